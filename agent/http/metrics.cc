@@ -106,7 +106,7 @@ void add_job(Families& families, const JobFacts& job) {
   families.sample(job.joined_nodes);
   families.gauge("job_spares", "Nodes that a running world does without.");
   families.sample(job.spares);
-  families.gauge("job_nodes_left_out", "By --exclude-after; 16 at most are told.");
+  families.gauge("job_nodes_left_out", "Nodes excluded by --exclude-after, at most 16.");
   families.sample(static_cast<double>(job.left_out.size()));
   families.gauge("job_workers", "Of the world.");
   families.sample(job.world_size);

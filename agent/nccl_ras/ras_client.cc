@@ -82,7 +82,7 @@ class Client::Question : public std::enable_shared_from_this<Question> {
   void on_silence() {
     if (is_heard_) return;
     if (++silent_ < kMostTries) return connect();
-    end(Error{ErrorCode::Timeout, name_ + ": nobody answers"});
+    end(Error{ErrorCode::Timeout, name_ + ": no answer"});
   }
 
   void on_connected(const error_code& ec) {

@@ -276,7 +276,7 @@ void Output::Impl::wake_all() {
 }
 
 void Output::Impl::open_round(const World& world, Opened on_open) {
-  assert(out_ && "prepare() comes first");
+  assert(out_ && "call prepare() first");
   assert(!on_open_ && "one round at a time");
   for_each_stream([](WorkerStream& stream) { stream.close(); });
   workers_.clear();

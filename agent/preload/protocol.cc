@@ -80,7 +80,7 @@ std::optional<std::string> mismatch(const Start& start, const Command& command) 
   if (*program != start.program)
     return "its program is " + program->name + ", and the preloaded interpreter was started for " +
            start.program.name;
-  if (command.network_fd) return "it runs in a network namespace of its own";
+  if (command.network_fd) return "it runs in a separate network namespace";
   const auto differs = [&](std::string_view name) -> std::optional<std::string> {
     if (differs_by_rank(name)) return std::nullopt;
     const auto mine = value_of(command.environment, command.inherited, name);

@@ -321,7 +321,7 @@ Result<EventFile> EventFile::open(asio::io_context& io, const std::string& path,
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | links, 0600));
   if (!file) {
     const std::string reason = errno == ELOOP   ? "it is a symbolic link"
-                               : errno == ENXIO ? "it is a pipe that nobody reads"
+                               : errno == ENXIO ? "it is a pipe without a reader"
                                                 : std::strerror(errno);
     return Error{ErrorCode::System,
                  "--events=" + path + ": " + reason + "; give a file that can be written"};

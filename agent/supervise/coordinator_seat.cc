@@ -54,7 +54,7 @@ Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, 
   auto server = Server::open(io, join, log, std::move(on_finished), {}, lines);
   if (!server && join.may_be_member) {
     join.is_coordinator = false;
-    log.debug(server.error().message + "; joining whoever listens there");
+    log.debug(server.error().message + "; joining the program that listens there");
     return std::unique_ptr<Server>();
   }
   if (!server) return server;

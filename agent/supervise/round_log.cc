@@ -66,8 +66,8 @@ void log_hang(const Log& log, const rendezvous::HangFound& found) {
 }
 
 void log_left_out(const Log& log, const LeftOut& node) {
-  log.warning("the job goes on without " + rendezvous::node_text(node.node_rank, node.host) + ": " +
-              node.reason);
+  log.warning("the job continues without " + rendezvous::node_text(node.node_rank, node.host) +
+              ": " + node.reason);
 }
 
 namespace {

@@ -222,7 +222,7 @@ void declare_program(OptionTable& table, Options& options) {
               "[default: 600]",
               kOwn);
   table.value("--store", options.store, parse_store, "agent|worker",
-              "who serves the TCPStore on the master port: drun, or the program's rank 0. With "
+              "server of the TCPStore on the master port: drun, or the program's rank 0. With "
               "worker, the nodes meet at --rdzv-endpoint, port 29400 [default: agent]",
               kOwn);
   table.value("--store-memory", options.store_memory_bytes, parse_memory_size, "SIZE",

@@ -194,7 +194,7 @@ void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
   if (!is_first || !local || local->value == 1) return;  // log it once per job
   facts.warnings.push_back(
       std::to_string(local->value) +
-      " drun agents on this machine, each with workers of its own whose LOCAL_RANK begins at 0; "
+      " drun agents on this machine, each with separate workers whose LOCAL_RANK begins at 0; "
       "for one agent a machine write " +
       names.one_per_machine + " drun --nproc-per-node=" + std::to_string(local->value));
 }

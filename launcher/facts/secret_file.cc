@@ -28,7 +28,7 @@ std::optional<Error> objection(const std::string& path, const struct stat& facts
     return unfit(path, "not a regular file; make one: (umask 077; openssl rand -hex 32 > FILE)");
   if (facts.st_uid != geteuid() && facts.st_uid != 0)
     return unfit(path, "it belongs to user " + std::to_string(facts.st_uid) +
-                           ", who could change it; use a file of your own");
+                           ", who could change it; use a file that you own");
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   if ((facts.st_mode & kOthers) == 0) return std::nullopt;
   std::array<char, 8> mode{};

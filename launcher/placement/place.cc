@@ -260,7 +260,7 @@ Result<std::vector<WorkerPlacement>> place_workers(const Topology& topology,
   if (wish.bind_to == BindTo::None)
     return std::vector<WorkerPlacement>(static_cast<std::size_t>(wish.workers));
   if (allowed(topology).empty())
-    return refusal("the system tells of no CPU that this process may use; leave it out");
+    return refusal("the system reports no CPU that this process may use; leave it out");
   switch (wish.bind_to) {
     case BindTo::Core:
     case BindTo::Socket:

@@ -43,7 +43,7 @@ std::string meeting_of(const HostPlan& plan) {
     std::string text;
     for (const std::size_t seat : plan.seats)
       text += (text.empty() ? "" : ", ") + plan.nodes[seat].name;
-    return text + (plan.local_ports.empty() ? ", " + port : "") + ", of which one may be lost";
+    return text + (plan.local_ports.empty() ? ", " + port : "") + ", one of which may be lost";
   }
   if (plan.master_addr.empty()) return "on that host, any free port";
   if (!plan.endpoints.empty() && !plan.has_own_address)

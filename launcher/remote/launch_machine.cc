@@ -446,7 +446,7 @@ std::string going_without_text(const ContinueWithout& without, const HostPlan& p
   const std::string& name = plan.nodes[without.host].name;
   if (without.problem.empty())
     return "lost " + name + (plan.local_nodes ? ": its agent" : ": its ssh connection") +
-           " ended; the job goes on if enough " + (plan.local_nodes ? "nodes" : "hosts") +
+           " ended; the job continues if enough " + (plan.local_nodes ? "nodes" : "hosts") +
            " are left";
   std::string words = without.problem.substr(0, without.problem.find_last_not_of("\r\n") + 1);
   std::replace(words.begin(), words.end(), '\n', ';');

@@ -493,7 +493,7 @@ void Page::write_rounds() {
   out_ += "</tbody></table>";
   if (job_.rounds.size() > kMostRoundRows)
     out_ += "<p class=\"dim\">" + std::to_string(job_.rounds.size() - kMostRoundRows) +
-            " rounds in the middle are left out.</p>";
+            " rounds are not shown.</p>";
   out_ += "</section>\n";
 }
 

@@ -26,7 +26,9 @@ std::string duration(double seconds) {
 
 // "  time: waiting 0.2 s, start 3.1 s (rank 5: 3.9 s), running 12 min 4 s"; the slowest where it
 // differs from the mean.
-std::string time_line(const StatusJson& times, const StatusJson& longest) {
+std::string time_line(const StatusJson& status) {
+  const StatusJson times = status.value("phase_times_s", StatusJson());
+  const StatusJson longest = status.value("longest_phase_times", StatusJson());
   std::string text;
   if (!times.is_object()) return text;
   for (const Phase phase : {Phase::Waiting, Phase::Spawn, Phase::Import, Phase::Start,
@@ -254,8 +256,7 @@ std::string status_text(std::string_view json) {
   const StatusJson status = parsed(json);
   try {
     const StatusJson& log_directory = status.at("log_directory");
-    return head(status) + time_line(status.at("phase_times_s"), nullptr) +
-           rows(status.at("workers"), has_programs(status)) +
+    return head(status) + time_line(status) + rows(status.at("workers"), has_programs(status)) +
            last_failure(status.at("last_failure")) +
            (log_directory.is_string()
                 ? "  logs: " + printable(log_directory.get<std::string>()) + "\n"
@@ -273,8 +274,7 @@ bool is_job_status(std::string_view json) {
 std::string job_text(std::string_view json) {
   const StatusJson job = parsed(json);
   try {
-    return job_head(job) + time_line(job.at("phase_times_s"), job.at("longest_phase_times")) +
-           node_rows(job) + job_failure(job.at("last_failure"));
+    return job_head(job) + time_line(job) + node_rows(job) + job_failure(job.at("last_failure"));
   } catch (const StatusJson::exception&) {
     return "";
   }

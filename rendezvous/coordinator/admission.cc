@@ -61,7 +61,7 @@ std::optional<Error> rank_objection(const RoundState& state, const Hello& hello)
   if (is_back) return std::nullopt;
   return refused("node rank " + std::to_string(node_rank) + " is taken by host " +
                  holder.hello.host + " (pid " + std::to_string(holder.hello.pid) +
-                 "); give every node a --node_rank of its own");
+                 "); give each node a different --node_rank");
 }
 
 }  // namespace

@@ -514,7 +514,7 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& 
   if (before) {
     const auto seat = state_.node_of.find(*before);
     if (seat != state_.node_of.end())
-      drop_member(seat->second, "its agent has come back on a new connection");
+      drop_member(seat->second, "its agent reconnected");
     else
       drop(*before);
   }
@@ -1096,7 +1096,7 @@ void RoundTurn::receive(int node, const AllReturned& returned) {
 void RoundTurn::receive(int node, const Stopped& stopped) {
   if (!is_current(node, stopped.round)) return;
   if (state_.phase == RoundPhase::Running && stopped.failures.empty())
-    return drop_member(node, "it stopped without being told to");
+    return drop_member(node, "it stopped without a request");
   for (const AgedFailure& aged : stopped.failures) {
     if (!add_failure(node, aged)) return;
   }

@@ -269,7 +269,7 @@ rendezvous::Listener::Handlers Server::Impl::arrivals() {
 void Server::Impl::warn_of_strangers(const JoinSpec& spec) const {
   if (tls_ || spec.node_count == 1 || spec.has_private_network || listen_spec(spec).loopback_only)
     return;
-  log_.warning("whoever reaches port " + std::to_string(port()) +
+  log_.warning("every host that reaches port " + std::to_string(port()) +
                " can join this job and use its store; give all nodes the same --secret-file, or "
                "use a network that you trust");
 }

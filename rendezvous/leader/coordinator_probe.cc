@@ -72,7 +72,7 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
     connection_.reset();
     if (end.is_other_job)
       object({ErrorCode::Refused, to_string(endpoint_) + " " + end.reason +
-                                      "; this node was told to be the coordinator itself"});
+                                      "; this node is configured as the coordinator"});
   }
 
   void object(const Error& error) {

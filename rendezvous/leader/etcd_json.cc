@@ -128,7 +128,7 @@ Failed error_of(const GatewayJson& json, int status) {
   const auto code = whole(named);
   if (code == kUnauthenticated || words.find("user name is empty") != words.npos)
     return {"etcd wants a user's name and password, which drun does not have: " + shown(words) +
-            "; let it know agents by certificates, or give them an etcd of their own"};
+            "; use client certificates, or a separate etcd"};
   return {shown(words), code == kNotFound};
 }
 

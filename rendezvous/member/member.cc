@@ -567,7 +567,7 @@ Ending lost_ending(const MemberState& state, std::string_view reason) {
                 std::string(reason)};
   if (!state.spec.join.seats.empty() && state.rejoin_by)
     lost.reason += state.spec.join.etcd
-                       ? "; then in vain " + waiting_for_text(state)
+                       ? "; then without success: " + waiting_for_text(state)
                        : "; no majority of " + place_text(state) + " has a coordinator";
   if (!state.own_failures.empty()) {
     const Failure& failure = state.own_failures.first();

@@ -138,7 +138,7 @@ TEST_CASE("an elastic job continues without a node that fails the preflight chec
   CHECK(bad.code == 1);
   CHECK(ended.code == 0);
   CHECK(ended.out == "runs 0 of 1 in 2\n");
-  CHECK_THAT(ended.err, ContainsSubstring("the job goes on without node 1") &&
+  CHECK_THAT(ended.err, ContainsSubstring("the job continues without node 1") &&
                             ContainsSubstring("the preflight check found a problem with it"));
 }
 

@@ -161,7 +161,7 @@ TEST_CASE("a node whose workers fail is replaced by a spare, and all nodes repor
   const Ended left_out = job[1].wait(40s);
   INFO(left_out.err);
   CHECK(left_out.code == 7);
-  CHECK_THAT(left_out.err, ContainsSubstring("the job goes on without node 1") &&
+  CHECK_THAT(left_out.err, ContainsSubstring("the job continues without node 1") &&
                                ContainsSubstring("\n  excluded   node 1"));
   REQUIRE(job[2].prints("ready 1 1/2 1/2 1"));
   job.go(1, "exit 0");

@@ -133,7 +133,7 @@ TEST_CASE("an elastic job of local nodes survives the loss of any node") {
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   CHECK(count(ended.out, "round 3\n") == 3);
-  CHECK(count(ended.err, "its agent ended; the job goes on if enough nodes are left") == 1);
+  CHECK(count(ended.err, "its agent ended; the job continues if enough nodes are left") == 1);
 }
 
 TEST_CASE("log lines of local nodes name their node") {

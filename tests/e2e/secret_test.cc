@@ -138,7 +138,7 @@ TEST_CASE("without a secret drun warns once if it listens beyond loopback") {
     options = options + Words{"--secret-file=" + secret_file(directory, "secret", kSecret)};
   const Ended ended = run(shell_job(options, "true"));
   INFO(ended.err);
-  const std::string words = "whoever reaches port " + port + " can join this job";
+  const std::string words = "every host that reaches port " + port + " can join this job";
   CHECK((ended.err.find(words) != std::string::npos) == !has_secret);
   CHECK(ended.err.find(words, ended.err.find(words) + 1) == std::string::npos);
 }

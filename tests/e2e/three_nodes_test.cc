@@ -89,9 +89,10 @@ TEST_CASE("a failure on one node is the root cause on all nodes, with its last s
   }
   // The job's phases sum to the mean of its nodes' time, and none of them restarted.
   double of_nodes = 0;
-  for (int node = 0; node < 3; ++node)
-    for (const auto& seconds : nodes.report(node).at("phase_times_s"))
-      of_nodes += seconds.get<double>() / 3;
+  for (int node = 0; node < 3; ++node) {
+    const nlohmann::json report = nodes.report(node);
+    for (const auto& seconds : report.at("phase_times_s")) of_nodes += seconds.get<double>() / 3;
+  }
   double of_job = 0;
   const nlohmann::json report = nodes.report(0);
   for (const auto& seconds : report.at("job_phase_times_s")) of_job += seconds.get<double>();

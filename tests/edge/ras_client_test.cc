@@ -138,7 +138,7 @@ TEST_CASE("if all processes are frozen, the query times out") {
   const auto answer = asked(silent.port(), 20s);
   REQUIRE_FALSE(answer);
   CHECK(answer.error().code == ErrorCode::Timeout);
-  CHECK_THAT(answer.error().message, ContainsSubstring("nobody answers"));
+  CHECK_THAT(answer.error().message, ContainsSubstring("no answer"));
   CHECK(silent.served == 4);
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("the error about a missing key at the deadline names it") {
       error_of([&] {
         store->wait({"here", "not here"}, milliseconds(60));
       }),
-      ContainsSubstring("timeout: nobody set \"not here\"") && ContainsSubstring("within 60 ms"));
+      ContainsSubstring("timeout: no rank set \"not here\"") && ContainsSubstring("within 60 ms"));
 }
 
 TEST_CASE("a value reaches a rank that is waiting for it") {

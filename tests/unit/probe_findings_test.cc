@@ -128,7 +128,7 @@ TEST_CASE("an unreachable node and a node that reaches no other are each named o
   SECTION("no node reaches it") {
     for (const int node : {0, 1, 3}) break_visit(reports, node, 2);
     CHECK(only(reports).what ==
-          "nobody reaches node 2 (gpu2) at 10.0.0.2, eth0: connection refused");
+          "no node reaches node 2 (gpu2) at 10.0.0.2, eth0: connection refused");
   }
   SECTION("it reaches no node") {
     for (const int to : {0, 1, 3}) break_visit(reports, 2, to);

@@ -32,7 +32,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   if (the_default().group || the_default().is_connecting) {
     throw usage("init_process_group",
                 "there is a default group already; call destroy_process_group() first, or "
-                "ProcessGroup::connect for a group of its own");
+                "ProcessGroup::connect for a separate group");
   }
   the_default().is_connecting = true;
   lock.unlock();

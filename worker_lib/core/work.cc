@@ -18,7 +18,7 @@ void Work::wait(Timeout timeout) const {
     throw WorkerError({.kind = WorkerError::Kind::Timeout,
                        .operation = "Work::wait",
                        .message = "the operation is not done after " +
-                                  std::to_string(timeout->count()) + " ms; it goes on"});
+                                  std::to_string(timeout->count()) + " ms; it continues"});
   }
   request_->get();
 }

@@ -151,7 +151,7 @@ Result<Identity> find_identity(const InitOptions& options, const InitMethod& met
                     std::string(rank.count("RANK") > 0 ? "rank" : "world_size"));
   }
   if (options.store)
-    return unusable("a store of your own needs rank and world_size in InitOptions");
+    return unusable("a store that you pass needs rank and world_size in InitOptions");
   Result<Identity> told = identify(laid_over(store, environment), ancestor);
   if (told || store.empty()) return told;
   return with_context(told.error(), "init_method \"" + options.init_method +

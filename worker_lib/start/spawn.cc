@@ -42,7 +42,8 @@ void check(int process_count) {
   struct sigaction on_child {};
   sigaction(SIGCHLD, nullptr, &on_child);
   if (on_child.sa_handler == SIG_IGN || (on_child.sa_flags & SA_NOCLDWAIT) != 0) {
-    refuse("SIGCHLD is ignored, so nobody is told how a child ends: give it its default action");
+    refuse(
+        "SIGCHLD is ignored, so the exit status of children is lost: restore its default action");
   }
   if (is_initialized()) {
     refuse(
@@ -51,7 +52,7 @@ void check(int process_count) {
   }
   if (const std::size_t count = worker::running_threads(); count > 1) {
     refuse("this program runs " + std::to_string(count) +
-           " threads, which a fork would leave behind in the middle of what they do: spawn before "
+           " threads, which do not exist in a forked child: spawn before "
            "they are started");
   }
 }

@@ -165,7 +165,7 @@ class FileKeyStore final : public KeyStore {
       const auto now = Clock::now();
       if (now >= deadline) {
         throw WorkerError({.kind = Kind::Timeout,
-                           .message = "nobody set \"" + key + "\" in the store's file " +
+                           .message = "no rank set \"" + key + "\" in the store's file " +
                                       spec_.path + " within " + std::to_string(timeout.count()) +
                                       " ms"});
       }

@@ -61,7 +61,7 @@ class MemoryKeyStore final : public KeyStore {
     for (const std::string& key : keys) {
       if (changed_.wait_for(lock, timeout, [&] { return values_.count(key) > 0; })) continue;
       throw WorkerError({.kind = WorkerError::Kind::Timeout,
-                         .message = "nobody set \"" + key + "\" in the store within " +
+                         .message = "no rank set \"" + key + "\" in the store within " +
                                     std::to_string(timeout.count()) + " ms"});
     }
   }

@@ -426,7 +426,7 @@ void add_unreached(std::vector<Finding>& findings, const Reports& reports) {
     if (tries.all < 2 || !is_cut_off(to, node)) continue;
     findings.push_back({.is_problem = true,
                         .nodes = {node},
-                        .what = "nobody reaches " + place_of(reports, node) + ": " + tries.reason,
+                        .what = "no node reaches " + place_of(reports, node) + ": " + tries.reason,
                         .remedy = kOpenPorts});
   }
   for (const auto& [node, tries] : from) {
