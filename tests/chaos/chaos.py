@@ -477,7 +477,7 @@ def finish(job, say):
     if bad:
         raise Trouble("ended with " + ", ".join(f"{code} on node{host}" for host, code in bad))
     if not any("all ranks have identical weights" in job.text(name) for name in job.logs()):
-        raise Trouble("nobody says that the result is right")
+        raise Trouble("no rank reports a right result")
     Orphans.wait([job.mark(host) for host in range(HOSTS)], time.monotonic(), "the last agent ended")
     left = [f"{host}:{name}" for host in range(HOSTS) for name in os.listdir(f"{job.place}/tmp{host}")]
     if job.etcd:

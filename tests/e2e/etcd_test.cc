@@ -62,7 +62,7 @@ class Elected {
     }
     std::string said;
     for (const auto& agent : agents_) said += "\n---\n" + agent->out() + agent->err();
-    FAIL("nobody prints " << text << said);
+    FAIL("no output has " << text << said);
     return *agents_.front();
   }
   std::vector<Running*> all() const {

@@ -49,7 +49,7 @@ class Failover {
         if (agent->prints(text, 50ms)) return *agent;
       }
     }
-    FAIL("nobody prints " << text);
+    FAIL("no output has " << text);
     return *agents_.front();
   }
   std::vector<Running*> all() const {

@@ -122,7 +122,7 @@ TEST_CASE("over real ssh hosts are reached through another host", "[namespaces]"
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("a cut cable in the middle of a tree ends its branch, and only an elastic job continues",
+TEST_CASE("a cut cable inside a tree ends its branch, and only an elastic job continues",
           "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;

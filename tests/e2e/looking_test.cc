@@ -124,7 +124,7 @@ TEST_CASE("the status of a node that waits for others names the missing nodes") 
 
 TEST_CASE("another user cannot see a job") {
   if (geteuid() != 0) {
-    WARN("skipped: only root can be somebody else");
+    WARN("skipped: only root can be another user");
     return;
   }
   const std::string id = "hidden-" + std::to_string(getpid());

@@ -131,9 +131,9 @@ TEST_CASE("a console whose reader has exited is logged once and then discards it
   const bool goes_while_waiting = GENERATE(false, true);
   if (goes_while_waiting) rig.fill();
   ends.reader.reset();
-  rig.put("to nobody\n");
+  rig.put("to no reader\n");
   REQUIRE(test::run_until(rig.io, [&] { return rig.console->is_gone(); }));
-  rig.put("to nobody either\n");
+  rig.put("to no reader either\n");
   CHECK(rig.console->is_empty());
   CHECK_FALSE(rig.console->is_congested());
   REQUIRE(rig.log.size() == 1);
@@ -143,7 +143,7 @@ TEST_CASE("a console whose reader has exited is logged once and then discards it
 TEST_CASE("a closed descriptor makes the console gone") {
   ConsoleRig rig(::dup(-1));
   CHECK(rig.console->is_gone());
-  rig.put("to nobody\n");
+  rig.put("to no reader\n");
   CHECK(rig.log.size() == 1);
 }
 

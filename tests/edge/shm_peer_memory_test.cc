@@ -85,7 +85,7 @@ TEST_CASE(
     "shared memory: another rank's memory can be read once that rank has published its address") {
   const shm::Segment segment = new_segment(2);
   shm::PeerMemory mine(segment, 1, true);
-  CHECK_FALSE(reads(mine, 0, "nobody has said anything"));
+  CHECK_FALSE(reads(mine, 0, "no rank has sent anything"));
   const shm::PeerMemory theirs(segment, 0, true);
   CHECK(reads(mine, 0, "some text"));
   CHECK(reads(mine, 0, ""));

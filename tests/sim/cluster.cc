@@ -98,7 +98,7 @@ void Cluster::run() {
   while (!pending_.empty() && broken_.empty()) {
     const Pending next = pending_.top();
     pending_.pop();
-    if (next.when > horizon) return require(false, "it goes on for ever");
+    if (next.when > horizon) return require(false, "it does not end");
     now_ = next.when;
     hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
     next.action();
@@ -297,7 +297,7 @@ void Cluster::act(const SendAll& send) {
 
 void Cluster::send_down(Peer peer, const CoordinatorMessage& message) {
   if (const auto* ready = std::get_if<WorldReady>(&message))
-    require(clear_count_ == ready->world.round + 1, "a world was told before the store was empty");
+    require(clear_count_ == ready->world.round + 1, "a world was sent before the store was empty");
   if (!links_[peer].is_open_there) return;
   carry_down(peer, [this, peer, frame = encode(message)] {
     hash_.add(frame);
@@ -369,7 +369,7 @@ void Cluster::check_end() {
   }
   if (is_master_up_) require(is_over_, "the coordinator does not end");
   if (!common || !std::holds_alternative<Succeeded>(common->ending)) return;
-  require(returned_[common->restarts].size() == nodes_.size(), "success that nobody proved");
+  require(returned_[common->restarts].size() == nodes_.size(), "success without proof");
 }
 
 }  // namespace drun::test

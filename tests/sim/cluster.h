@@ -150,7 +150,7 @@ class Cluster {
   void act(const rendezvous::ClearStore&) { ++clear_count_; }
   void act(const rendezvous::RoundLog&) {}
   void act(const rendezvous::RoundOver&) { is_over_ = true; }
-  void act(const rendezvous::StepDown&) { require(false, "nobody else can coordinate"); }
+  void act(const rendezvous::StepDown&) { require(false, "no other node can coordinate"); }
   void send_down(Peer peer, const rendezvous::CoordinatorMessage& message);
 
   void require(bool is_good, const std::string& what);

@@ -61,7 +61,7 @@ void Cluster::act(int node, const SummarizeNode& wanted) {
 void Cluster::act(int node, const CensusResult& heard) {
   Node& self = node_at(node);
   require(heard.question == 1 && ++self.census_answers <= self.census_questions,
-          "a census that nobody asked for, or a second one");
+          "a status reply without a request, or a second one");
   if (!heard.census.note.empty()) return;
   ++censuses_told_;
   std::set<int> seen(heard.census.missing_ranks.begin(), heard.census.missing_ranks.end());
@@ -73,7 +73,7 @@ void Cluster::act(int node, const CensusResult& heard) {
 void Cluster::act(int node, const StacksResult& told) {
   Node& self = node_at(node);
   require(told.question == 1 && ++self.answers <= self.open_questions,
-          "an answer to a question that nobody asked, or a second one");
+          "a reply without a request, or a second one");
   std::set<int> seen;
   for (const StackGroup& group : told.evidence.groups) {
     for (const RankRange& range : group.ranks) {

@@ -101,7 +101,7 @@ void ElasticCluster::check_end() {
   if (!std::holds_alternative<Succeeded>(common->ending)) return;
   require(!last_told_.begin()->second.is_preflight, "success without the program");
   for (const auto& [agent, world] : last_told_)
-    require(returned_[world.round].contains(agent), "success that nobody proved");
+    require(returned_[world.round].contains(agent), "success without proof");
 }
 
 }  // namespace drun::test

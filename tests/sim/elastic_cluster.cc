@@ -114,7 +114,7 @@ void ElasticCluster::run() {
   const Time horizon = now_ + std::chrono::hours(1);
   while (turn(horizon)) {
   }
-  require(is_idle(), "it goes on for ever");
+  require(is_idle(), "it does not end");
 }
 
 // --- the agents
@@ -173,7 +173,7 @@ void ElasticCluster::act(const SendAll& send) {
 void ElasticCluster::note_world(Peer peer, const CoordinatorMessage& message) {
   const auto* ready = std::get_if<WorldReady>(&message);
   if (ready == nullptr) return;
-  require(clear_count_ == ready->world.round + 1, "a world was told before the store was empty");
+  require(clear_count_ == ready->world.round + 1, "a world was sent before the store was empty");
   require(told_.emplace(links_[peer].agent, ready->world).second, "one agent has two seats");
 }
 

@@ -78,7 +78,7 @@ class ElasticCluster final : public ElasticAgents {
   void act(const rendezvous::ClearStore&) { ++clear_count_; }
   void act(const rendezvous::RoundLog& line) { trace(0, "round: " + line.text); }
   void act(const rendezvous::RoundOver&) { is_over_ = true; }
-  void act(const rendezvous::StepDown&) { require(false, "nobody else can coordinate"); }
+  void act(const rendezvous::StepDown&) { require(false, "no other node can coordinate"); }
   void note_world(Peer peer, const rendezvous::CoordinatorMessage& message);
 
   // Checks the worlds that were sent in this turn of the coordinator.

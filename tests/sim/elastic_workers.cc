@@ -142,7 +142,7 @@ void ElasticAgents::ask(std::size_t agent) {
 void ElasticAgents::act(std::size_t agent, const StacksResult& told) {
   require(told.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
               agents_[agent].told.insert(told.question).second,
-          "an answer to a question that nobody asked, or a second one");
+          "a reply without a request, or a second one");
   std::set<int> seen;
   for (const StackGroup& group : told.evidence.groups) {
     for (const RankRange& range : group.ranks) {
@@ -163,7 +163,7 @@ void ElasticAgents::act(std::size_t agent, const SummarizeNode& wanted) {
 void ElasticAgents::act(std::size_t agent, const CensusResult& heard) {
   require(heard.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
               agents_[agent].censuses.insert(heard.question).second,
-          "a census that nobody asked for, or a second one");
+          "a status reply without a request, or a second one");
   if (heard.census.note.empty()) ++censuses_told_;
   std::set<int> ranks;
   std::set<std::string> hosts;

@@ -288,7 +288,7 @@ void EtcdNetwork::want_rounds(int index, std::uint64_t term) {
 
 void EtcdNetwork::act(int index, const etcd::RecordKept& kept) {
   Agent& self = agent(index);
-  require(self.is_wanting && kept.rounds == self.rounds + 1, "what nobody asked for is kept",
+  require(self.is_wanting && kept.rounds == self.rounds + 1, "a record was kept without a request",
           index);
   require(round_of_.emplace(kept.rounds, self.state.own_term).second,
           "round " + std::to_string(kept.rounds) + " begins twice", index);

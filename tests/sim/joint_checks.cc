@@ -62,11 +62,11 @@ void JointCluster::check_world(int host) {
   const auto told = std::exchange(self.told, {});
   const World& any = told.begin()->second;
   const int count = static_cast<int>(told.size());
-  require(is_leading(election(host), local(host)), "a world is told without a lead");
+  require(is_leading(election(host), local(host)), "a world is sent without a lead");
   require(count >= weather_.min_nodes && count <= weather_.max_nodes, "too few or too many nodes");
   require(agents_[check_numbers(told)].host == host, "node 0 is not the coordinator's");
   require(any.master_addr == "host" + std::to_string(host), "workers meet somewhere else");
-  require(any.round < last_known_, "a world is told before others know of it");
+  require(any.round < last_known_, "a world is sent before others know it");
   for (const ToldWorld& world : worlds_)
     require(has_forgotten_ || world.round < any.round, "two worlds in one round");
   check_preflight(any);
@@ -154,7 +154,7 @@ void JointCluster::check_end() {
     require(!agent.is_alive || agent.outcome.has_value(), "a living agent without an outcome");
   for (const Office& self : offices_) require(!self.is_up, "an office that is never closed");
   require(!ends_.empty() || weather_.leaves + weather_.leader_leaves > 0,
-          "a job that nobody has ended");
+          "a job that no node has ended");
   const Time calm = Time(std::chrono::hours(1)) + Milliseconds(kCalmFrom);
   require(ends_.size() < 2 || ends_.front().at < calm + kNoticed,
           "a job is ended twice, though all was well");
@@ -178,7 +178,7 @@ void JointCluster::check_told_end(const ToldEnd& end) {
   for (const auto& [agent, world] : last->told)
     require(!world.is_preflight, "success without the program");
   for (const auto& [agent, world] : last->told)
-    require(last->returned.contains(agent), "success that nobody proved");
+    require(last->returned.contains(agent), "success without proof");
 }
 
 void JointCluster::check_root(const ToldEnd& end, const Failure& root) {

@@ -30,7 +30,7 @@ JointCluster::JointCluster(const JointWeather& weather, std::uint32_t seed)
 void JointCluster::run() {
   const Time horizon = now_ + std::chrono::hours(1);
   while (turn(horizon)) check_leaders();
-  require(is_idle(), "it goes on for ever");
+  require(is_idle(), "it does not end");
 }
 
 // --- hosts

@@ -40,7 +40,7 @@ class MemoryExchange final : public worker::Exchange {
     MemoryMesh::Message& message = messages[started.number];
     if (!mesh_.changed_.wait_for(lock, MemoryMesh::kLimit,
                                  [&] { return message.source && message.target; })) {
-      throw BackendFailure(WorkerError::Kind::Timeout, std::nullopt, "nobody came");
+      throw BackendFailure(WorkerError::Kind::Timeout, std::nullopt, "no rank came");
     }
     if (message.is_done) {
       messages.erase(started.number);  // the second of the two ends

@@ -41,7 +41,7 @@ void serve(Store& store, store::Request&& request, Story& story) {
   require(result || replies.empty(), "a refused request was answered");
   OutQueue out;
   for (const StoreReply& reply : replies) {
-    require(reply.to == 1, "somebody else was answered");
+    require(reply.to == 1, "another client was answered");
     encode(reply.answer, out);
   }
   std::vector<std::string_view> pieces;

@@ -135,7 +135,7 @@ void fuzz_tls_session(std::string_view bytes) {
   TlsSession session(context,
                      is_connecting ? TlsSession::Side::Connecting : TlsSession::Side::Accepting);
   if (is_connecting) session.start();
-  session.seal("what nobody may hear");
+  session.seal("a secret");
   std::string plain;
   std::size_t answered = session.outgoing().size();
   bool is_over = false;

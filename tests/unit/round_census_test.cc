@@ -228,7 +228,7 @@ TEST_CASE("the census of a very large job fits into a frame and counts the nodes
 }
 
 TEST_CASE(
-    "an outcome has the time of the job, which goes on after the nodes have reported theirs") {
+    "an outcome has the time of the job, which continues after the nodes have reported") {
   RoundDriver round = three_nodes();
   round.join_all();
   const auto report = [&round](int node, const NodeTimes& times) {
