@@ -227,8 +227,7 @@ TEST_CASE("the census of a very large job fits into a frame and counts the nodes
   CHECK(decode_coordinator_message(std::string_view(frame).substr(4)).has_value());
 }
 
-TEST_CASE(
-    "an outcome has the time of the job, which continues after the nodes have reported") {
+TEST_CASE("an outcome has the time of the job, which continues after the nodes have reported") {
   RoundDriver round = three_nodes();
   round.join_all();
   const auto report = [&round](int node, const NodeTimes& times) {
