@@ -94,7 +94,7 @@ class Quickstart(unittest.TestCase):
         configure, build = self.calls("cmake")
         self.assertEqual(configure[:2], ["--preset", "release"])
         self.assertIn("-DDRUN_TESTS=OFF", configure)
-        self.assertEqual(build, ["--build", "--preset", "release"])
+        self.assertEqual(build, ["--build", "--preset", "release", "--target", "quickstart"])
         self.assertIn("release", presets)
         (words,) = self.calls("drun")
         self.assertEqual(words[:2], ["--local-nodes=3", "--nproc-per-node=4"])
