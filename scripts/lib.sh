@@ -32,6 +32,12 @@ missing_tool() {
   note "$*"
   [ -z "${CI:-}" ]
 }
+# Whether there is a clang++ with its libFuzzer.
+has_libfuzzer() {
+  mkdir -p $logs
+  clang++ -x c++ - -fsanitize=fuzzer -o $logs/fuzzer-probe 2>/dev/null \
+    <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, long) { return 0; }'
+}
 die() {
   printf '\n%s: %s\n' "${0##*/}" "$*" >&2
   exit 1

@@ -135,7 +135,7 @@ TEST_CASE("a console that goes away does not affect workers, and their files get
   CHECK(test::split_lines(read_file(rig.output.log_place() + "/attempt_0/1/stdout.log")).size() ==
         1000);
   REQUIRE(rig.log.size() == 1);
-  CHECK_THAT(rig.log[0], ContainsSubstring("console is gone"));
+  CHECK_THAT(rig.log[0], ContainsSubstring("the console is closed"));
 }
 
 TEST_CASE("a teed stream is on the console with labels, and unchanged in its file") {

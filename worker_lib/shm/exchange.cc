@@ -96,9 +96,9 @@ std::size_t Exchange::bytes_now(std::size_t part_bytes, std::size_t turn) const 
 
 void Exchange::put(std::size_t turn) {
   for (std::size_t lane = 0; lane < given_.size(); ++lane) {
-    if (has_lanes_ && lane == own_) continue;
-    copy_bytes(rounds_.mine() + lane * lane_bytes_, given_[lane].at + turn * lane_bytes_,
-               bytes_now(given_[lane].bytes, turn));
+    const std::size_t bytes = bytes_now(given_[lane].bytes, turn);
+    if ((has_lanes_ && lane == own_) || bytes == 0) continue;
+    copy_bytes(rounds_.mine() + lane * lane_bytes_, given_[lane].at + turn * lane_bytes_, bytes);
   }
 }
 
@@ -107,20 +107,22 @@ void Exchange::take(std::size_t turn) {
   if (turn == 0) keep_own();
   const std::size_t lane = has_lanes_ ? own_ : 0;
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    if (rank == own_) continue;
+    const std::size_t bytes = bytes_now(taken_[rank].bytes, turn);
+    if (rank == own_ || bytes == 0) continue;  // without bytes, `at` may be null
     copy_bytes(taken_[rank].at + turn * lane_bytes_,
-               rounds_.of(static_cast<int>(rank)) + lane * lane_bytes_,
-               bytes_now(taken_[rank].bytes, turn));
+               rounds_.of(static_cast<int>(rank)) + lane * lane_bytes_, bytes);
   }
 }
 
 void Exchange::reduce(std::size_t turn) {
+  const Part<std::byte>& part = taken_[own_];
+  const std::size_t bytes = bytes_now(part.bytes, turn);
+  if (bytes == 0) return;
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     sources_[rank] = rounds_.of(static_cast<int>(rank)) + own_ * lane_bytes_;
   }
   sources_[own_] = given_[own_].at + turn * lane_bytes_;
-  const Part<std::byte>& part = taken_[own_];
-  reduction_(part.at + turn * lane_bytes_, sources_, bytes_now(part.bytes, turn));
+  reduction_(part.at + turn * lane_bytes_, sources_, bytes);
 }
 
 void Exchange::take_directly(const std::vector<std::byte*>& buffers) {
