@@ -1,10 +1,11 @@
-// How long a world takes to form, and a failure to travel: N agents' clients and one coordinator in
-// one process, over real sockets on loopback. No workers, so what is measured is rendezvous alone.
+// Measures how long it takes to form a world and to propagate a failure. The clients of N agents
+// and one coordinator run in one process, over real sockets on loopback. There are no workers, so
+// only the rendezvous is measured.
 //
 //   agents_bench [--secret] [N ...]     default: 1 3 1000 2000 4000; --secret: over TLS
 //
-// Prints one line a measurement; "known" is from the start of the last agent's join until every
-// agent has been told the world, "all" from the start of the first agent's.
+// Prints one line per measurement. "known" is the time from the start of the last agent's join
+// until every agent has received the world; "all" is the time from the start of the first join.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -130,8 +131,8 @@ void measure_join(int node_count) {
               milliseconds(known - first));
 }
 
-// From the report of a failure until the last of the other nodes has been told to stop; then until
-// every node knows the world of the next round.
+// Measures the time from the report of a failure until the last of the other nodes has received
+// Stop, and until every node has received the world of the next round.
 void measure_failure(int node_count, int rounds) {
   Cluster cluster(node_count);
   cluster.join_all_but_last();

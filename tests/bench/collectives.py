@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures all_reduce and messages of f32 with worker_lib's backends, Gloo itself and MPI. Prints medians and ratios to drun's shm.
+"""Measures all_reduce and messages of f32 with worker_lib's backends, bare Gloo and MPI. Prints medians and ratios to drun's shm.
 
     tests/bench/collectives.py [BUILD_DIR, build] [RANKS, 2] [ROUNDS, 3]
 
-The contenders take turns in every round. Gloo itself runs over loopback with its default algorithm, a ring, and with its older
+The programs take turns in every round. Bare Gloo runs over loopback with its default algorithm, a ring, and with its older
 halving-doubling. MPI is measured if mpicc and mpirun are installed (packages openmpi-bin and libopenmpi-dev). On a machine with
 NVIDIA GPUs, worker_lib's nccl and bare NCCL are measured, too, with one rank per GPU. Bare NCCL uses blocking communicators, like
 nccl-tests, and nonblocking ones, like worker_lib.
@@ -72,7 +72,7 @@ def gpus():
     bare = f"{BUILD}/bin/bench/nccl_all_reduce"
     asked = subprocess.run([bare], capture_output=True, text=True)
     if asked.returncode != 0:
-        print(f"\nnccl is left out: {asked.stderr.strip()}")
+        print(f"\nnccl: skipped: {asked.stderr.strip()}")
     return bare, int(asked.stdout) if asked.returncode == 0 else 0
 
 
@@ -86,7 +86,7 @@ def nccl():
         contenders[f"bare, {how}"] = lambda how=how: times_in(
             under_drun(ranks, bare, how, str(SIZES[0]), str(SIZES[-1]), SECONDS))
     rounds = rounds_of(contenders)
-    print(f"\nall_reduce, f32 sum, {ranks} ranks, a GPU each: microseconds, median of {ROUNDS} rounds (drun's nccl over it)")
+    print(f"\nall_reduce, f32 sum, {ranks} ranks, one GPU per rank: microseconds, median of {ROUNDS} rounds (drun's nccl over it)")
     print(f"{'bytes':>10}" + "".join(f"{name:>26}" for name in contenders))
     for bytes in SIZES:
         medians = medians_of(rounds, bytes)

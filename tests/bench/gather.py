@@ -55,7 +55,7 @@ def speed(drun, bins, free_port, rounds, options, what):
 
 
 def stopped_reader(drun, bins, free_port):
-    """Uses a pipe without a reader as the console. Reads the memory when it would have grown, and again later."""
+    """Uses a pipe that is never read as the console. Reads the peak memory after 2 s and again later."""
     reading, writing = os.pipe()
     job = Job(drun, bins, free_port(), 10_000_000, writing)
     time.sleep(2)
@@ -67,12 +67,12 @@ def stopped_reader(drun, bins, free_port):
         agent.send_signal(signal.SIGTERM)
     os.close(reading)
     job.wait()
-    print(f"  a reader who has stopped: largest resident sets after 2 s {soon[0]:.1f} and {soon[1]:.1f} MB (nodes 0 and 1), "
+    print(f"  a console that stops reading: peak resident sets after 2 s {soon[0]:.1f} and {soon[1]:.1f} MB (nodes 0 and 1), "
           f"after 7 s {later[0]:.1f} and {later[1]:.1f} MB")
 
 
 def run(drun, bins, free_port, rounds):
-    print("gather: two agents on loopback, a worker each, all lines on node 0's console (a file)")
+    print("gather: two agents on loopback with one worker each, all lines on node 0's console (a file)")
     with tempfile.TemporaryDirectory() as place:
         secret = f"{place}/secret"
         with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:

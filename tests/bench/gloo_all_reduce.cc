@@ -1,11 +1,11 @@
-// The peer of `drun-perf all_reduce --backend gloo`: Gloo's own all_reduce of float sums, in place,
-// timed in the same way. Nothing of worker_lib's.
+// Measures Gloo's in-place all_reduce (sum of floats) without worker_lib, in the same way as
+// `drun-perf all_reduce --backend gloo`.
 //
 //   gloo_all_reduce HOW STORE INTERFACE MIN_BYTES MAX_BYTES SECONDS
 //
-// HOW: ring (Gloo's default, what PyTorch has), bcube, or halving, the older halving-doubling.
-// STORE: a directory that all ranks see and nobody has used before. RANK and WORLD_SIZE say who
-// this is. Prints "bytes time_us" a line, from rank 0.
+// HOW: ring (Gloo's default, which PyTorch uses), bcube, or halving (the older halving-doubling).
+// STORE: a new directory that all ranks share. Reads RANK and WORLD_SIZE. Rank 0 prints one line
+// "bytes time_us" per size.
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/barrier.h>
@@ -38,7 +38,7 @@ int number(const char* variable) {
   return std::atoi(text);
 }
 
-// Newer Gloos take the store by shared pointer.
+// Newer versions of Gloo take the store by shared pointer.
 template <typename Of>
 void connect(Of& context, const std::string& directory,
              std::shared_ptr<gloo::transport::Device> device) {
@@ -50,7 +50,8 @@ void connect(Of& context, const std::string& directory,
   }
 }
 
-// How to do it once. `next` counts the operations of all sizes: each has a tag of its own.
+// Returns a function that runs one operation. `next` is the tag of the next operation; each
+// operation needs a different one.
 std::function<void()> all_reduce(const std::string& how, const Context& context,
                                  std::vector<float>& data, std::size_t count, std::uint32_t& next) {
   if (how == "halving") {
@@ -116,7 +117,7 @@ void measure(char** argv) {
     std::fflush(stdout);
   }
   seconds_of(
-      context, [] {}, 1, next);  // nobody leaves before all are done
+      context, [] {}, 1, next);  // a barrier: a rank that exits earlier resets its connections
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ def nodes(job, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", metavar="bare|nodes", help="both, if none is named")
+    parser.add_argument("what", nargs="*", metavar="bare|nodes", help="default: both")
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2)
@@ -107,7 +107,7 @@ def main():
     if options.quick:
         options.sizes, options.rounds, options.seconds = [4, 65536, 1 << 20], 1, 0.01
     if not can_have_hosts():
-        print("left out: hosts of their own need root, ip, unshare and mount")
+        print("skipped: needs root, ip, unshare and mount")
         return
     what = options.what or ["bare", "nodes"]
     if "bare" in what:

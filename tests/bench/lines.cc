@@ -1,15 +1,18 @@
-// Numbered lines, written as fast as possible and checked to the byte: what goes through a
-// launcher.
+// Tests the output path of a launcher: writes numbered lines as fast as possible, and checks every
+// byte of them in the output.
 //
-//   lines write RANK COUNT BYTES [WRITE_BYTES]   RANK may be "env": RANK, PMI_RANK,
-//                                                OMPI_COMM_WORLD_RANK or SLURM_PROCID says it
-//   lines check RANKS COUNT BYTES FILE...        exit 0: nothing torn, lost, doubled, out of order
+//   lines write RANK COUNT BYTES [WRITE_BYTES]   RANK "env": the value of RANK, PMI_RANK,
+//                                                OMPI_COMM_WORLD_RANK or SLURM_PROCID
+//   lines check RANKS COUNT BYTES FILE...        exits with 0 if no line is torn, lost, duplicated
+//                                                or out of order
 //
-// A line is "@<rank> <number> <filling> <mark>\n", BYTES long with its newline; anything may stand
-// before the '@' (a label), and a JSON object's end after the mark. The checker makes the same line
-// again and compares all of it. Writes are of WRITE_BYTES (65536), so most of them end in the
-// middle of a line. Examples:  mpiexec.hydra -prepend-rank -n 8 lines write env 100000 100 > out
-//            srun -l -n 8 lines write env 100000 100 > out;  lines check 8 100000 100 out
+// A line is "@<rank> <number> <filling> <mark>\n", with a length of BYTES including the newline. A
+// label may precede the '@', and the end of a JSON object may follow the mark. The checker
+// generates the same line again and compares all of it. Each write has WRITE_BYTES (65536), so most
+// writes end in the middle of a line. Examples:
+//
+//   mpiexec.hydra -prepend-rank -n 8 lines write env 100000 100 > out
+//   srun -l -n 8 lines write env 100000 100 > out;  lines check 8 100000 100 out
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,6 +1,6 @@
-/* The peer of `drun-perf all_reduce` and `drun-perf send_recv`: MPI_Allreduce of float sums, and
-   MPI_Sendrecv to the next rank and from the one before, timed in the same way.
-   mpi_perf OPERATION MIN_BYTES MAX_BYTES SECONDS       prints "bytes time_us" a line, from rank 0 */
+/* Measures MPI_Allreduce (sum of floats), and MPI_Sendrecv to the next rank and from the previous
+   one, in the same way as `drun-perf all_reduce` and `drun-perf send_recv`.
+   mpi_perf OPERATION MIN_BYTES MAX_BYTES SECONDS       rank 0 prints "bytes time_us" lines */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   const size_t room = (size_t)most / sizeof(float) + 1;
   float* data = malloc(room * sizeof(float));
   float* other = malloc(room * sizeof(float));
-  // Written to, or all of it would be the same page of zeros.
+  // Writes to all pages; unwritten pages would all be the kernel's shared zero page.
   for (size_t i = 0; i < room; ++i) data[i] = other[i] = 1;
   for (long bytes = atol(argv[2]); bytes <= most; bytes *= 4) {
     const int count = (int)(bytes / (long)sizeof(float));

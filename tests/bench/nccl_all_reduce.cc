@@ -1,12 +1,15 @@
-// The peer of `drun-perf all_reduce --device cuda`: ncclAllReduce of float sums, in place, timed in
-// the same way. Nothing of worker_lib's but how it finds NCCL, the driver and the job's store.
+// Measures in-place ncclAllReduce (sum of floats), in the same way as `drun-perf all_reduce
+// --device cuda`. Uses worker_lib only to load NCCL and the driver and to connect to the job's
+// store.
 //
-//   nccl_all_reduce                                     how many GPUs there are
-//   nccl_all_reduce HOW MIN_BYTES MAX_BYTES SECONDS     in a job: "bytes time_us" a line, rank 0's
+//   nccl_all_reduce                                     prints the number of GPUs
+//   nccl_all_reduce HOW MIN_BYTES MAX_BYTES SECONDS     in a job: rank 0 prints results
 //
-// HOW: blocking, as nccl-tests and most programs have their communicators, or nonblocking, as
-// worker_lib has its own: after each call NCCL is asked until it is no longer in progress.
-// Exit code 1, and why, where there is no NCCL or no GPU.
+// A result is one line "bytes time_us" per size.
+//
+// HOW: "blocking" communicators, as in nccl-tests and most programs, or "nonblocking" ones, as in
+// worker_lib: each call is followed by queries until it is no longer in progress.
+// Without NCCL or a GPU, prints the reason and exits with code 1.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -74,7 +77,7 @@ class Bare {
   Bare& operator=(const Bare&) = delete;
 
   double seconds_of(std::size_t count, int times) {
-    largest(0);  // nobody begins before all have come
+    largest(0);  // a barrier
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < times; ++i) {
       must(api_.all_reduce(data_.data(), data_.data(), count, nccl::kF32, nccl::kSum, comm_,
@@ -120,7 +123,7 @@ void measure(const std::string& how, std::size_t least, std::size_t most, double
   Bare bare(gpu, how == "blocking", most);
   for (std::size_t bytes = least; bytes <= most; bytes *= 4) {
     const std::size_t count = bytes / sizeof(float);
-    bare.seconds_of(count, 2);  // NCCL connects what it needs for this size
+    bare.seconds_of(count, 2);  // NCCL opens the connections that it needs for this size
     double guess = bare.seconds_of(count, 2);
     for (int i = 1; i < kGuesses; ++i) guess = std::min(guess, bare.seconds_of(count, 2));
     const double once = bare.largest(guess / 2);

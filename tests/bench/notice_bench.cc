@@ -1,9 +1,10 @@
-// How soon a rank's death is known to all who wait: ranks sum in a loop, one is killed at a random
-// moment, and each of the others says when its exception came.
+// Measures how soon waiting ranks detect a dead rank. The ranks call all_reduce in a loop, one is
+// killed at a random moment, and each of the others reports the time of its exception.
 //
 //   notice_bench [backend, shm+gloo] [ranks, 4] [trials, 100]
 //
-// Prints the median and the maximum over all trials of the last rank to know, in milliseconds.
+// Prints the median and the maximum over all trials of the time until the last rank has detected
+// the death, in milliseconds.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ using Clock = std::chrono::steady_clock;  // the same for all processes of a mac
 
 constexpr int kMostRanks = 64;
 
-// Nanoseconds of the clock, written by each process and read by all.
+// Nanoseconds of the clock, shared by all processes.
 struct Times {
   std::atomic<int> ready = 0;
   std::atomic<std::int64_t> killed = 0;
@@ -59,7 +60,8 @@ void be_a_rank(Times& times, const std::string& backend, int rank, int size, std
   _exit(0);
 }
 
-// Milliseconds until the last one knew; negative: somebody named another rank, or nobody.
+// Returns the milliseconds until the last rank detected the death; negative if a rank named no rank
+// or a wrong one.
 double trial(const std::string& backend, int size, std::mt19937& random) {
   void* memory =
       mmap(nullptr, sizeof(Times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -71,7 +73,7 @@ double trial(const std::string& backend, int size, std::mt19937& random) {
     if (ranks.back() == 0) be_a_rank(times, backend, rank, size, store.port());
   }
   while (times.ready < size) usleep(1000);
-  usleep(std::uniform_int_distribution<useconds_t>(0, 20'000)(random));  // the load, not luck
+  usleep(std::uniform_int_distribution<useconds_t>(0, 20'000)(random));  // not only at the start
   const int victim = std::uniform_int_distribution<int>(0, size - 1)(random);
   times.killed = now();
   kill(ranks[static_cast<std::size_t>(victim)], SIGKILL);

@@ -1,11 +1,11 @@
-// Output's throughput: 8 writers through drun's Output to a file, beside a bare copier of whole
-// labelled lines that does nothing else, in one run.
+// Measures the throughput of drun's Output: 8 writers to one file, compared with a minimal program
+// that only copies whole labeled lines.
 //
 //   output_bench [FILE] [LINES_PER_WORKER] [LINE_BYTES] [WRITE_BYTES]
 //
-// MB/s (and lines/s) count the workers' own bytes, without labels, from the first spawn to the last
-// byte written. Each way runs in a process of its own; `peak` is that process' largest resident
-// size.
+// MB/s and lines/s count the bytes of the workers, without labels, from the first spawn until the
+// last byte is written. Each variant runs in a separate process; `peak` is the peak resident set of
+// that process.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -51,7 +51,7 @@ void spawn_writer(const Load& load, int rank, int out, int err) {
   posix_spawn_file_actions_destroy(&actions);
 }
 
-// The floor: read, find the last newline, put the label in, write.
+// The minimum: reads, finds the newlines, inserts the labels, writes.
 void copy_bare(const Load& load, int file) {
   std::vector<pollfd> pipes;
   std::vector<std::string> held(kWorkers);
@@ -114,7 +114,8 @@ void run_output(const Load& load, int file, drun::StreamPlan plan, const std::st
   if (!log_dir.empty()) std::system(("rm -r " + output.log_place()).c_str());
 }
 
-// What output adds to the start of a job: directories, pipes, and their removal.
+// Measures the cost of Output at the start of a job: creating directories and pipes, and their
+// removal.
 void measure_opening(int workers) {
   const auto begin = std::chrono::steady_clock::now();
   drun::asio::io_context io(1);

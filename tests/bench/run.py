@@ -52,7 +52,7 @@ def hydra():
     for name in ("mpiexec.hydra", "mpiexec.mpich"):
         if shutil.which(name):
             return name
-    print("  (no mpiexec.hydra here: package mpich)")
+    print("  (mpiexec.hydra is not installed: package mpich)")
     return None
 
 
@@ -146,7 +146,7 @@ def bench_latency(drun, bins, rounds):
             stamps = {rank: int(open(f"{place}/{rank}").read()) for rank in range(12)}
             failed = stamps.pop(5)
             milliseconds.append((max(stamps.values()) - failed) / 1e6)
-    print("latency: exit of a failing worker -> SIGTERM handled by the last of 11 others on 3 nodes")
+    print("latency: from the exit of a failing worker until the last of 11 others on 3 nodes handles SIGTERM")
     print(f"  median {statistics.median(milliseconds):.2f} ms, min {min(milliseconds):.2f}, max {max(milliseconds):.2f}")
 
 
@@ -179,7 +179,7 @@ def bench_output(drun, bins, rounds):
             print(f"  {name:<28} {statistics.median(speeds):8.0f} MB/s   {verdict}")
             return statistics.median(speeds)
 
-        print("output: 8 workers' labelled lines to one file")
+        print("output: labeled lines of 8 workers to one file")
         writer = [lines, "write", "env", str(count), str(size)]
         ours = contender("drun --output=labelled", [drun, "--standalone", "--nproc_per_node=8", "--output=labelled"] + writer)
         if hydra():
@@ -208,7 +208,7 @@ def bench_store(drun, bins, rounds):
         out = subprocess.run([f"{bins}/bench/store_bench", "8000", "1", *words], check=True, capture_output=True, text=True).stdout
         return float(re.search(r"^median of 1: ([0-9.]+) s", out, re.MULTILINE).group(1))
 
-    # Uses a new server for each run. After a previous crowd a server accepts slowly: connections overflow its queue and
+    # Uses a new server for each run. After many earlier clients, a server accepts slowly: connections overflow its queue and
     # wait for a second.
     def plain_seconds():
         port = str(free_port())
@@ -223,7 +223,7 @@ def bench_store(drun, bins, rounds):
     for _ in range(rounds):
         times["drun"].append(seconds())
         times["a plain Python epoll loop"].append(plain_seconds())
-    show("store: 8,000 clients connected and through their first three requests", times, "drun")
+    show("store: 8,000 clients connect and complete their first three requests", times, "drun")
     run_binary(f"{bins}/bench/store_bench", "8000", "1")
 
 
@@ -269,7 +269,7 @@ def bench_hosts(drun, bins, rounds):
                  {name: each for name, each in times.items() if each}, "drun --hostfile")
             for name, each in times.items():
                 if len(each) < rounds:
-                    print(f"  {name}: {rounds - len(each)} of {rounds} runs failed, or had not ended after 30 s")
+                    print(f"  {name}: {rounds - len(each)} of {rounds} runs failed or did not end within 30 s")
 
 
 def main():

@@ -1,6 +1,6 @@
-// How much the workers' machinery costs beyond the bare minimum: N x `true`, started and waited for
-// by a posix_spawn loop and by Workers, in turns, in one process.
-//   spawn_bench [repeats]
+// Measures the overhead of Workers: starts N x `true` and waits for them, with a posix_spawn loop
+// and with Workers, in turns, in one process.
+//   spawn [repeats]
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The floor that launchers are held against: posix_spawn COUNT times, wait for all. Nothing else.
+// The baseline for launchers: calls posix_spawn COUNT times and waits for all processes.
 // usage: spawn_wait COUNT PROGRAM [ARGS...]
 
 #include <spawn.h>

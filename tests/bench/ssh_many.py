@@ -4,8 +4,9 @@
     tests/bench/ssh_many.py [--hosts=64] [--runs=3] [--fanouts=2,8,64]
 
 The machines are network namespaces with an sshd each (ssh_hosts.py), so all of them share this machine's cores. A run measures the
-wall time of a job of `true` with one worker a host: all logins, all agents joined, all ended. In turns it also measures one bare ssh
-login, and bare logins on all hosts, as many at a time as the fanout. It prints drun's limit, too: 3 logins x hosts / fanout. Needs root
+wall time of a job of `true` with one worker per host, from the first login to the end of all agents. It also measures, in turns, one bare
+ssh login, and bare logins on all hosts with the fanout as the number of concurrent logins. It prints the bound as well: 3 logins x hosts /
+fanout. Needs root
 and sshd. Exits with 77 if it cannot run.
 """
 import argparse

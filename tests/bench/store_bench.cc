@@ -1,11 +1,11 @@
-// How fast the store is: so many clients connecting at once and through their first three requests
-// (what a job's start is to its store), and requests a second.
+// Measures the store: the time for many clients to connect at once and complete their first three
+// requests (the load at the start of a job), and the requests per second.
 //
 //   store_bench [clients, 8000] [rounds, 5] [port]
 //
-// With a port: only the first measurement, of another server that is there already.
-// The server is a child process, the clients are one epoll loop in this one: two cores in all.
-// Prints one line a measurement; the number to compare is the median.
+// With a port, only the first measurement, of a server that already runs on this port. The server
+// is a child process, and the clients run in one epoll loop in this process, so two cores are used.
+// Prints one line per measurement; compare the medians.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -40,7 +40,7 @@ void must(bool holds, const char* what) {
   if (!holds) give_up(what);
 }
 
-// Serves until its standard input, a pipe of the parent's, ends.
+// Serves until the parent closes the control pipe.
 struct Server {
   pid_t pid = 0;
   int control = -1;
@@ -77,7 +77,7 @@ Server start_server() {
   int report[2];
   must(pipe(control) == 0 && pipe(report) == 0, "pipe");
   Server server;
-  std::fflush(stdout);  // else the child prints it again
+  std::fflush(stdout);  // otherwise the child prints the buffer again
   server.pid = fork();
   must(server.pid >= 0, "fork");
   if (server.pid == 0) {
@@ -97,7 +97,7 @@ void stop_server(const Server& server) {
   waitpid(server.pid, nullptr, 0);
 }
 
-// Seconds of processor time, so that a busy machine can be told from a slow program.
+// Returns seconds of CPU time, which distinguish a slow program from a busy machine.
 double processor_seconds(pid_t pid) {
   clockid_t clock = CLOCK_PROCESS_CPUTIME_ID;
   must(clock_getcpuclockid(pid, &clock) == 0, "clock_getcpuclockid");
@@ -106,7 +106,7 @@ double processor_seconds(pid_t pid) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-// What a client sends and how many bytes it waits for before it sends the next.
+// What a client sends, and how many bytes of the answer it awaits before the next step.
 struct Step {
   std::string request;
   std::size_t answer_bytes = 0;
@@ -130,7 +130,8 @@ class RankGroup {
     close(epoll_);
   }
 
-  // All connect at once; each goes through the steps. Seconds until the last is through.
+  // Connects all clients at once; each executes the steps. Returns the seconds until the last
+  // client has finished.
   double connect_and_run(const std::vector<std::vector<Step>>& steps) {
     const Clock::time_point start = Clock::now();
     for (std::size_t i = 0; i < clients_.size(); ++i) {
@@ -148,7 +149,8 @@ class RankGroup {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // Every client sends `step` so often, the next when the answer is there. Seconds.
+  // Every client executes `step` this many times, each after the answer to the previous one.
+  // Returns seconds.
   double repeat(const Step& step, std::size_t times) {
     const Clock::time_point start = Clock::now();
     for (Client& client : clients_) {
@@ -174,7 +176,7 @@ class RankGroup {
     }
   }
 
-  // True: the client is through.
+  // Returns true if the client has finished.
   bool turn(Client& client, std::uint32_t what, const std::vector<Step>& steps) {
     if (!client.is_connected) {
       client.is_connected = true;
@@ -211,7 +213,8 @@ std::string request(const store::Request& one) {
   return bytes;
 }
 
-// VALIDATE + PING; ADD init/; SET of its own, which is not answered, so with a CHECK of it.
+// VALIDATE and PING; ADD init/; SET of a separate key. SET has no answer, so a CHECK of the key
+// follows.
 std::vector<std::vector<Step>> first_requests(std::size_t clients) {
   std::vector<std::vector<Step>> all;
   for (std::size_t i = 0; i < clients; ++i) {
@@ -254,17 +257,17 @@ void measure(std::size_t clients, int rounds) {
       const double start = crowd.connect_and_run(steps);
       seconds.push_back(start);
       std::printf(
-          "%zu clients connected and through their first three requests: %.3f s "
-          "(processor time: server %.3f s, clients %.3f s)\n",
+          "%zu clients connected and completed their first three requests: %.3f s "
+          "(CPU time: server %.3f s, clients %.3f s)\n",
           clients, start, processor_seconds(server.pid) - server_before,
           processor_seconds(0) - client_before);
       if (round == 0) {
         const std::size_t times = 20;
         const double gets = crowd.repeat({request(store::Get{"init/"}), 12}, times);
-        std::printf("  GET from all of them, %zu times: %.0f a second\n", times,
+        std::printf("  GET from all clients, %zu times: %.0f per second\n", times,
                     static_cast<double>(clients * times) / gets);
         const double adds = crowd.repeat({request(store::Add{"n", 1}), 8}, times);
-        std::printf("  ADD from all of them: %.0f a second\n",
+        std::printf("  ADD from all clients: %.0f per second\n",
                     static_cast<double>(clients * times) / adds);
       }
     }
@@ -280,7 +283,7 @@ void measure_one() {
     crowd.connect_and_run({{{std::string(kValidate) + request(store::Ping{1}), 4}}});
     const std::size_t times = 50'000;
     const double adds = crowd.repeat({request(store::Add{"n", 1}), 8}, times);
-    std::printf("one client, ADD: %.0f a second\n", static_cast<double>(times) / adds);
+    std::printf("one client, ADD: %.0f per second\n", static_cast<double>(times) / adds);
   }
   stop_server(server);
 }

@@ -46,7 +46,7 @@ def operations(store):
     def set_all(i):
         store.set("s", "x" * 100)
 
-    def flushed(times):  # SET has no answer: it counts once a later request is answered
+    def flushed(times):  # SET has no answer; measures until a later request is answered
         begin = time.perf_counter()
         for i in range(times):
             set_all(i)
@@ -88,7 +88,7 @@ def measure(client_core, server_core):
                 times = max(1, int(count * share))
                 rates.setdefault(what, {}).setdefault(name, []).append(times / action(times))
     where = "the servers' core" if client_core == server_core else "another core"
-    print(f"torch {torch.__version__}, one client on {where}, operations a second, median of {rounds} rounds")
+    print(f"torch {torch.__version__}, one client on {where}, operations per second, median of {rounds} rounds")
     for what, by_server in rates.items():
         medians = {name: statistics.median(rounds) for name, rounds in by_server.items()}
         line = "  ".join(f"{name} {rate:10.0f}" for name, rate in medians.items())

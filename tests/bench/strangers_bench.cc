@@ -1,11 +1,12 @@
-// Do nodes get in while a crowd stands at the door? A process of its own opens connections that say
-// nothing, and others that say nonsense (random bytes, half a preamble, half and whole TLS hellos),
-// while a coordinator and N agents in one process form a world over loopback.
+// Measures how long it takes to form a world during a flood of connections. A separate process
+// opens silent connections, and connections that send invalid bytes (random bytes, half a preamble,
+// half and whole TLS hellos), while a coordinator and N agents in one process form a world over
+// loopback.
 //
 //   strangers_bench [SILENT PER_SECOND N] [--secret]      default: 10000 1000 100
 //
-// Prints how long the world took from the first agent's start, and the coordinator's peak memory
-// (that of the agents included).
+// Prints the time from the first agent's start until the world is complete, and the peak memory of
+// the coordinator and the agents together.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -70,7 +71,8 @@ std::string nonsense(std::mt19937& random) {
   return bytes;
 }
 
-// Until it is killed. A byte to `ready` once all the silent ones stand there.
+// Runs until it is killed. Writes a byte to `ready` once all silent connections are open and half a
+// second of the flood has passed.
 [[noreturn]] void be_crowd(const RankGroup& crowd, std::uint16_t port, int ready) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::mt19937 random(1);

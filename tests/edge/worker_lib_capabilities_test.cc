@@ -37,13 +37,13 @@ struct Table {
   std::vector<std::vector<std::string>> rows;  // the first cell names the capability
 };
 
-// Reads the table below "Who moves the data".
+// Reads the table below "Backends".
 Table read_table() {
   std::ifstream readme(testing::source_file("worker_lib/README.md"));
   Table table;
   bool is_there = false;
   for (std::string line; std::getline(readme, line);) {
-    is_there = is_there || line == "## Who moves the data";
+    is_there = is_there || line == "## Backends";
     if (!is_there || line.rfind("|", 0) != 0) {
       if (!table.rows.empty()) break;
       continue;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every JSON field that drun writes is documented, and every documented field is written.
+"""Checks that every JSON field that drun writes is documented, and that every documented field is written.
 
     documented_json.py BIN_DIRECTORY SOURCE_DIRECTORY
 
-Jobs of many kinds are run, and all that they write is compared with the tables of the .md files: a schema's
-section is the one that has its marker in it.
+Runs many kinds of jobs and compares their JSON output with the tables of the .md files. The section of a schema is the one
+that contains the marker of the schema.
 """
 import argparse
 import json
@@ -19,19 +19,19 @@ import tempfile
 import time
 import unittest
 
-# What a section is found by. An object has no marker of its own where its fields are in its parent's.
+# Text that identifies the section of each schema. An object whose fields are documented in the section of its parent has no marker.
 MARKERS = {
     "report": "drun.report/1", "job": "drun.job/1", "status": "drun.status/1", "stacks": "drun.stacks/1", "plan": '| `schema` | `"drun.plan/1"`',
     "hosts": '| `schema` | `"drun.hosts/1"`', "doctor": '| `schema` | `"drun.doctor/1"`', "events": "`agent_started`", "line": '"stream":"stderr"',
     "error file": "`py_callstack`", "placement": "`memory_nodes`",
 }
-# Objects whose keys are names of variables, or that are a schema of their own.
+# Objects whose keys are names of variables, or that have a separate schema.
 OPAQUE = {"environment", "variables", "placement"}
 WAITS = 60 * int(os.environ.get("DRUN_TEST_SLOWDOWN", "1"))
 
 
 def fields_of(value, found, nested, texts, parent=""):
-    """All keys into `found`, into `nested` the keys of the objects below a key, into `texts` the values."""
+    """Adds all keys to `found`, the keys of nested objects to `nested` by parent key, and text values to `texts`."""
     if isinstance(value, list):
         for each in value:
             fields_of(each, found, nested, texts, parent)
@@ -46,8 +46,8 @@ def fields_of(value, found, nested, texts, parent=""):
 
 
 def sections(source):
-    """(file, text) for every part of a Markdown file between two headings."""
-    # Not in build directories, where other tests create and remove files.
+    """Yields (file, text) for every section of every Markdown file."""
+    # Skips build directories, because other tests create and remove files there.
     folders = [path for path in source.iterdir() if path.is_dir() and not path.name.startswith(("build", "dist", "."))]
     for path in sorted([*source.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]):
         for text in re.split(r"(?m)^(?=#+ )", path.read_text()):
@@ -55,19 +55,19 @@ def sections(source):
 
 
 def code_words(text):
-    """The words in code spans and code blocks."""
+    """Returns the words in code spans and code blocks."""
     spans = re.findall(r"`([^`\n]+)`", text) + re.findall(r"(?m)^    (.*)$", text) + re.findall(r"(?ms)^```.*?^```", text)
     return {word for span in spans for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", span)}
 
 
 def names_in(cell):
-    """Code spans that are a field's name; not those in parentheses, which are its values."""
+    """Returns the code spans that are names of fields. Code spans in parentheses are values."""
     outside = re.sub(r"\([^()]*\)", "", cell)
     return [span for span in re.findall(r"`([^`]+)`", outside) if re.fullmatch(r"[a-z][A-Za-z0-9_]*", span)]
 
 
 def rows(text):
-    for line in re.sub(r"(?m)^\|.*\n\|[-|: ]+\n", "", text).splitlines():  # without the tables' heads
+    for line in re.sub(r"(?m)^\|.*\n\|[-|: ]+\n", "", text).splitlines():  # skips the heads of the tables
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.startswith("|") and len(cells) > 1:
             yield cells
@@ -94,7 +94,7 @@ class Documented(unittest.TestCase):
         return "\n".join(texts)
 
     def compare(self, **objects):
-        """`objects`: for each schema what was written; schemas that share a section are compared together."""
+        """`objects`: the written objects of each schema. Schemas that share a section are compared together."""
         written, nested, texts, text = set(), {}, set(), ""
         for schema, values in objects.items():
             found = set()
@@ -137,7 +137,7 @@ class Documented(unittest.TestCase):
     def until(self, holds):
         deadline = time.monotonic() + WAITS
         while not holds():
-            self.assertLess(time.monotonic(), deadline, "the condition does not come true")
+            self.assertLess(time.monotonic(), deadline, "timed out")
             time.sleep(0.05)
 
     def free_port(self):
@@ -196,7 +196,7 @@ class Documented(unittest.TestCase):
         self.compare(placement=placements)
 
     def below(self, pid):
-        """The process and those below it."""
+        """Returns the process and its descendants."""
         found, new = {pid}, [pid]
         while new:
             task = pathlib.Path(f"/proc/{new[0]}/task")
@@ -207,7 +207,7 @@ class Documented(unittest.TestCase):
         return found
 
     def left_out_node(self):
-        """An elastic job goes on without the node whose worker fails."""
+        """Runs an elastic job that continues without the node whose worker fails."""
         port = self.free_port()
         words = ["--nnodes=1:2", "--rdzv-backend=c10d", "--max-restarts=2", "--exclude-after=1"]
         script = self.write("elastic", "[ $WORLD_SIZE = 2 ] || exit 0; [ $GROUP_RANK = 0 ] || exit 5; exec sleep 600\n")
@@ -218,7 +218,7 @@ class Documented(unittest.TestCase):
         self.assertTrue(any(report["left_out"] for report in self.all_reports()), "no node was left out")
 
     def compare_events(self, events):
-        """In that table the first column has the events, and the second their fields."""
+        """Compares the events with their table: the first column has the event, the second its fields."""
         section = self.sections_of("events")
         known = code_words(section)
         table = {names_in(cells[0])[0]: set(names_in(cells[1])) for cells in rows(section) if names_in(cells[0])}
@@ -254,7 +254,7 @@ class Documented(unittest.TestCase):
     def test_the_findings_of_drun_doctor(self):
         port = self.free_port()
         words = ["doctor", "--json", "--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
-        # A program that one of the nodes cannot start is a finding.
+        # If a node cannot start the program, doctor reports a finding.
         nodes = [self.start(*words, f"--node-rank={node}", "--", program) for node, program in enumerate(("true", "/no/such/program"))]
         found = [json.loads(out) for _, out, _ in map(self.end, nodes) if out.startswith("{")]
         self.assertTrue(any(each["findings"] for each in found), found)

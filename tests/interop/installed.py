@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An installed drun: what it needs, what it says where that is missing, and what the container image has of it.
+"""Tests an installed drun: its dependencies, the errors if they are missing, and the packages of the container image.
 
     installed.py CMAKE BUILD_DIRECTORY SOURCE_DIRECTORY
 """
@@ -14,11 +14,11 @@ import sys
 import tempfile
 import unittest
 
-# A directory as the root of a file system, with this machine's devices and processes.
+# Runs a command with a directory as the root of its file system, with this machine's devices and processes.
 INSIDE = 'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
-# Loaded if they are there: they belong to the GPU's driver, and to the programs that use them.
+# Optional libraries, which belong to the GPU's driver and to the programs that use them.
 NVIDIAS = {"libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"}
-# Packages that every Debian has: apt itself needs them.
+# Packages that every Debian system has, because apt needs them.
 ALWAYS_THERE = {"libc6", "libgcc-s1"}
 
 
@@ -27,7 +27,7 @@ def output_of(*words):
 
 
 def needed_by(program):
-    """Names of the shared libraries that the loader gives a program."""
+    """Returns the names of the shared libraries that the loader loads for a program."""
     return set(re.findall(r"\(NEEDED\).*\[(.*)\]", output_of("readelf", "-d", program)))
 
 
@@ -52,7 +52,7 @@ class Installed(unittest.TestCase):
 
 
 class Alone(Installed):
-    """drun and a shell in a root directory with no library but glibc."""
+    """Runs drun and a shell in a root directory without libraries other than glibc."""
 
     @classmethod
     def setUpClass(cls):
@@ -82,7 +82,7 @@ class Alone(Installed):
             self.skipTest(f"cannot make a mount namespace: {err.strip()}")
 
     def refuses(self, reason, *options, code=125):
-        """drun names the reason, and starts nothing."""
+        """Checks that drun reports the reason and starts nothing."""
         result = self.inside("/bin/drun", *options, "/bin/sh", "-c", "echo started")
         self.assertEqual(result[:2], (code, ""), result)
         self.assertIn(reason, result[2])
@@ -108,7 +108,7 @@ class Alone(Installed):
 
 
 class Copied(Installed):
-    """drun copied to a machine where nothing was installed; drun-probe beside it."""
+    """Runs drun as a copy on a machine without an installation, with drun-probe in the same directory."""
 
     def test_doctor_and_preflight_run_the_probe_that_is_beside_drun(self):
         other = self.place / "other"
@@ -128,7 +128,7 @@ class Copied(Installed):
 
 
 class Image(Installed):
-    """scripts/engines/Containerfile has the packages of all libraries that installed programs load."""
+    """Checks that scripts/engines/Containerfile installs the packages of all libraries that the installed programs load."""
 
     FILE = "scripts/engines/Containerfile"
 
@@ -152,13 +152,13 @@ class Image(Installed):
         self.assertLessEqual({"libssl.so.3", "libhwloc.so.15"}, wanted, "the names of libraries that are loaded late")
         paths = {}
         for name, path in re.findall(r"(?m)^\s*(\S+) .* => (\S+)$", output_of("/sbin/ldconfig", "-p")):
-            if elf_class(path) == elf_class(sys.executable):  # not the 32 bit one
+            if elf_class(path) == elf_class(sys.executable):  # not the 32-bit library
                 paths.setdefault(name, path)
         packages = set()
         for library in wanted - NVIDIAS:
             if not library.startswith(("ld-linux", "linux-vdso")):
                 self.assertIn(library, paths)
-                # Debian's packages name either side of the link from /lib to /usr/lib.
+                # Debian's packages list a file under /lib or /usr/lib; /lib is a link to /usr/lib.
                 names = {paths[library], os.path.realpath(paths[library])}
                 said = subprocess.run(["dpkg", "-S", *names], capture_output=True, text=True, check=False).stdout
                 packages.add(re.split("[:,]", said)[0])

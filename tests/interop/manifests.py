@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Kubernetes' manifests in scripts/engines/kubernetes: does each start the job that it says?
+"""Checks that each Kubernetes manifest in scripts/engines/kubernetes starts the intended job.
 
     manifests.py DRUN DIRECTORY
 
-For every manifest: its pods' command, with the variables that the pod has, is given to drun
---dry-run=json; the plan must have as many nodes as there are pods. What has to agree between drun's
-options and Kubernetes' fields is compared. Prints what was checked; exit code 1 says what is wrong.
+For every manifest, runs the command of its pods under drun --dry-run=json, with the variables of the pod. The plan must
+have as many nodes as there are pods. Compares drun's options with the corresponding fields of Kubernetes. Prints each
+checked manifest. Prints the error and exits with 1 if a check fails.
 """
 import json
 import os
@@ -22,14 +22,14 @@ except ImportError:
 
 
 def pods_of(document):
-    """(pod template's spec, number of pods, variables that the operator gives) or None."""
+    """Returns (spec of the pod template, number of pods, variables that the operator sets) or None."""
     kind, spec = document["kind"], document["spec"]
     if kind == "Job":
         assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"]
         return spec["template"]["spec"], spec["completions"], {"JOB_COMPLETION_INDEX": "1"}
     if kind == "JobSet":
         (job,) = spec["replicatedJobs"]
-        assert job["replicas"] == 1, "the completion index begins at 0 in each replica"
+        assert job["replicas"] == 1, "the completion index starts at 0 in each replica"
         return pods_of({"kind": "Job", "spec": job["template"]["spec"]})
     if kind == "PyTorchJob":
         worker, elastic = spec["pytorchReplicaSpecs"]["Worker"], spec["elasticPolicy"]
@@ -50,7 +50,7 @@ def option(command, name):
 
 
 def plan_of(drun, command, variables, directory):
-    """drun's plan; GPUs, the secret and the program are not here, so others stand for them."""
+    """Returns drun's plan. Substitutes the GPUs, the secret and the program, which do not exist on this machine."""
     secret = pathlib.Path(directory, "secret")
     secret.touch(mode=0o600)
     secret.write_text("0123456789abcdef0123456789abcdef\n")
@@ -74,19 +74,19 @@ def check(drun, document, services, directory):
     command = container["command"]
     variables |= {entry["name"]: entry["value"] for entry in container.get("env", [])}
     plan = plan_of(drun, command, variables, directory)
-    assert plan["nodes"] == count, f"{count} pods, and a plan for {plan['nodes']} nodes"
+    assert plan["nodes"] == count, f"{count} pods, but the plan has {plan['nodes']} nodes"
     assert plan["workers_per_node"] == 8, plan["workers_per_node"]
 
     assert pod["terminationGracePeriodSeconds"] > float(option(command, "--shutdown-timeout"))
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    # Kubelet asks from outside of the pod: without an address drun would answer on loopback only.
+    # Without an address, drun listens on loopback only, but the kubelet connects from outside the pod.
     assert option(command, "--metrics-port") == f"0.0.0.0:{ports['metrics']}"
     assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "metrics"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     volumes = {volume["name"] for volume in pod["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
     if document["kind"] == "Job":
-        assert pod["subdomain"] in services, "pods get names only by a service of that name"
+        assert pod["subdomain"] in services, "pods have host names only with a service of that name"
         labels = document["spec"]["template"]["metadata"]["labels"]
         assert services[pod["subdomain"]]["selector"].items() <= labels.items()
 
@@ -102,7 +102,7 @@ def main():
                 continue
             with tempfile.TemporaryDirectory() as directory:
                 check(drun, document, services, directory)
-            print(f"{path.name}: {document['kind']} {document['metadata']['name']}: good")
+            print(f"{path.name}: {document['kind']} {document['metadata']['name']}: ok")
             checked += 1
     assert checked >= 3, f"only {checked} manifests in {folder}"
 

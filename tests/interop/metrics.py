@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""/metrics of --metrics-port, read by Prometheus' own parser, against what drun status says and what the docs name.
+"""Reads /metrics of --metrics-port with Prometheus' parser, and compares it with drun status and with the docs.
 
     metrics.py DRUN SOURCE_DIRECTORY
 """
@@ -32,7 +32,7 @@ def until(attempt):
         result = attempt()
         if result:
             return result
-        assert time.monotonic() < DEADLINE, "the condition does not come true"
+        assert time.monotonic() < DEADLINE, "timed out"
         time.sleep(0.05)
 
 
@@ -41,14 +41,14 @@ def scrape(port):
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"), answer.headers["Content-Type"]
         families = list(text_string_to_metric_families(answer.read().decode()))
     names = [family.name for family in families]
-    assert len(names) == len(set(names)), f"a family comes twice: {names}"
+    assert len(names) == len(set(names)), f"duplicate family: {names}"
     for family in families:
         assert family.type in ("gauge", "counter") and family.documentation and family.samples, family
     return {sample.name: family for family in families for sample in family.samples}
 
 
 def check(families, status):
-    """The numbers of one agent at rest, both ways of asking."""
+    """Compares the metrics of an idle agent with its status."""
     def value(name):
         (sample,) = families[name].samples
         return sample.value
@@ -71,7 +71,7 @@ def check(families, status):
 
 
 def documented():
-    """The names in the section that lists them."""
+    """Returns the names of metrics in the section that lists them."""
     texts = [text for path in (SOURCE / "docs").rglob("*.md") for text in re.split(r"(?m)^(?=#+ )", path.read_text())]
     return {name for text in texts if "`drun_rounds_total`" in text for name in re.findall(r"`(drun_[a-z_]+)`", text)}
 
@@ -91,14 +91,14 @@ def main():
             families = scrape(port)
             check(families, status)
             differing = families.keys() ^ documented()
-            assert not differing, f"documented or there, but not both: {sorted(differing)}"
+            assert not differing, f"documented or exported, but not both: {sorted(differing)}"
         except BaseException:
             print(log.read_text())
             raise
         finally:
             job.send_signal(signal.SIGTERM)
             job.wait(60)
-    print(f"{len(families)} metrics are good")
+    print(f"{len(families)} metrics ok")
 
 
 main()

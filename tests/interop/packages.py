@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What scripts/package makes of programs that are already built: the wheel, and the check of their symbols.
+"""Tests scripts/package with programs that are already built: the wheel, and the check of their symbols.
 
     packages.py BIN_DIRECTORY SOURCE_DIRECTORY
 """

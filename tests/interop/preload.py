@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A program started by --preload sees what it sees in a cold start, and a failure of the interpreter is no accident.
+"""Checks that --preload does not change what a program observes, and that failures of the interpreter are handled.
 
     preload.py DRUN
 
-Each program runs twice, with and without --preload, and what it prints, its exit code and its traceback are compared.
+Each program runs twice, with and without --preload. Its output, exit code and traceback must be the same.
 DRUN_TORCH_PYTHON names a Python with torch for the training job.
 """
 import json
@@ -58,7 +58,7 @@ FACTS = """
     print(json.dumps(facts))
 """
 
-# Each line a program whose exit code, output and traceback must be the same.
+# Each value is a program whose exit code, output and traceback must be the same.
 ENDINGS = {
     "returns": "print('done')",
     "exits with a number": "import sys; sys.exit(3)",
@@ -151,7 +151,7 @@ class Preload(unittest.TestCase):
         return environment
 
     def job(self, *words, preload="json", stdin="", **variables):
-        """The job's end, with what its workers wrote to stdout and stderr."""
+        """Runs a job. Returns its exit code and the stdout and stderr of its workers."""
         logs = tempfile.mkdtemp(dir=self.place)
         options = [f"--preload={preload}"] if preload else []
         ended = subprocess.run([DRUN, "--standalone", "--redirects=3", f"--log-dir={logs}", *options, *words], input=stdin, text=True,
@@ -170,7 +170,7 @@ class Preload(unittest.TestCase):
         self.assertNotIn("without the preloaded", warm.log)
         return cold, warm
 
-    # The program sees no difference.
+    # Same behavior as in a cold start.
 
     def facts(self, *words, **more):
         cold, warm = self.both(*words, **more)
@@ -288,7 +288,7 @@ class Preload(unittest.TestCase):
         warm = self.job("program.py", preload="setter", REMOVED="x")
         self.assertEqual(warm.out, "1 None 0\n", warm.err + warm.log)
 
-    # Fall back to plain starts.
+    # Fallback to a cold start.
 
     def counting(self, more=""):
         return self.write("counting.py", f"""

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's own tests of torchrun and of TCPStore, with drun in their place.
+"""Runs PyTorch's tests of torchrun and TCPStore against drun.
 
     pytorch_suites.py DRUN launcher|store
 
-launcher: test/distributed/launcher/test_run.py, with torch.distributed.run.main replaced by a call of drun under the
-name torchrun. store: test/distributed/test_store.py, with a `drun store` for each server.
+launcher: runs test/distributed/launcher/test_run.py. torch.distributed.run.main is replaced by a call of drun under the
+name torchrun. store: runs test/distributed/test_store.py with a `drun store` process for each server.
 
-Debian's source package of PyTorch 2.6 has these files; nothing of it is part of this project. It is downloaded once
-(27 MB), with a configuration of apt of its own, into $XDG_CACHE_HOME/drun/pytorch-tests. The suites run with the Python
-that DRUN_TORCH_PYTHON names.
+The files are from Debian's source package of PyTorch 2.6 and are not part of this project. The package (27 MB) is
+downloaded once, with a separate apt configuration, into $XDG_CACHE_HOME/drun/pytorch-tests. The suites run with the
+Python in DRUN_TORCH_PYTHON.
 """
 import fcntl
 import importlib.util
@@ -54,7 +54,7 @@ def skip(reason):
 
 
 def archive_site():
-    """Where apt finds Debian on this machine."""
+    """Returns the URL of the Debian archive that apt uses on this machine."""
     listed = subprocess.run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(SITE)", "Created-By: Packages"],
                             capture_output=True, text=True, check=False)
     sites = [line.split()[1] for line in listed.stdout.splitlines() if line.startswith("Debian ") and "security" not in line]
@@ -64,7 +64,7 @@ def archive_site():
 
 
 def apt(program, *words):
-    """An apt program that knows the source packages of one release and no other sources."""
+    """Returns an apt command that knows only the source packages of one release."""
     place = CACHE / "apt"
     (place / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     (place / "archives" / "partial").mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def apt(program, *words):
 
 
 def downloaded():
-    """The directory with FILES."""
+    """Returns the directory with FILES."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -109,7 +109,7 @@ def downloaded():
 
 
 def with_packages(names):
-    """Packages of PyPI that torch.testing imports and does not depend on, in a directory of their own."""
+    """Installs packages from PyPI that torch.testing imports without declaring them, in a separate directory."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     place = CACHE / "packages"
     sys.path.append(str(place))
@@ -144,18 +144,18 @@ def use_drun_as_launcher(drun):
 
     def main(args=None):
         ended = run(args)
-        # One script leaves its process group without destroying it. On a busy machine PyTorch then destroys a running
-        # thread at exit now and then, which aborts that worker after it has printed its result.
+        # One script exits without destroying its process group. On a busy machine, PyTorch then sometimes destroys a
+        # running thread at exit, which aborts the worker after it has printed its result.
         for _ in range(2):
             if ended.returncode == 0 or "terminate called without an active exception" not in ended.stderr:
                 break
-            print("again: a worker was aborted at its exit")
+            print("retrying: a worker was aborted at its exit")
             ended = run(args)
         print(ended.stdout)
         print(ended.stderr, file=sys.stderr)
         if ended.returncode == 2:
             raise ValueError(ended.stderr)
-        # torchrun's own event about the agent: one test counts it.
+        # torchrun's event for the agent, which one test counts.
         events.record(events.Event(name="torchelastic.worker.status", source=events.EventSource.AGENT))
         if ended.returncode:
             failure = ProcessFailure(local_rank=0, pid=0, exitcode=ended.returncode, error_file="")
@@ -179,9 +179,9 @@ def use_drun_as_store(drun):
     def end(server):
         server.send_signal(signal.SIGTERM)
         server.communicate()
-        assert server.returncode == 0, f"drun store ended with {server.returncode}"
+        assert server.returncode == 0, f"drun store exited with {server.returncode}"
 
-    # Wherever a helper of PyTorch's tests has it from.
+    # Replaces it in the helpers of PyTorch's tests as well.
     for module in list(sys.modules.values()):
         if getattr(module, "TCPStore", None) is own:
             module.TCPStore = store
@@ -205,7 +205,7 @@ def main():
         os.execv(python, [python, *sys.argv])
     for name in [name for name in os.environ if name.startswith(("PET_", "TORCHELASTIC_", "DRUN_", "SLURM_"))]:
         del os.environ[name]
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a test counts on "auto" to mean processors
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # one test expects "auto" to select the CPUs
     tree = downloaded()
     try:
         import torch.distributed.run  # noqa: F401
@@ -213,7 +213,7 @@ def main():
         skip(f"DRUN_TORCH_PYTHON names no Python with a current torch: {error}")
     with_packages(["expecttest"])
     suite = tree / (FILES[0] + "test_run.py" if which == "launcher" else FILES[1])
-    sys.argv = [str(suite)]  # torch.testing reads it, and wants tests to be of that file
+    sys.argv = [str(suite)]  # torch.testing reads it and requires the tests to be in that file
     if which == "launcher":
         use_drun_as_launcher(drun)
         module = load(suite)
@@ -228,7 +228,7 @@ def main():
     unittest.doModuleCleanups()
     if result.skipped:
         print(f"these were skipped: {result.skipped}")
-    print(f"{result.testsRun} tests of PyTorch's, {len(result.failures) + len(result.errors)} failed")
+    print(f"{result.testsRun} tests of PyTorch, {len(result.failures) + len(result.errors)} failed")
     sys.exit(0 if result.wasSuccessful() and result.testsRun == count and not result.skipped else 1)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The report's page in a real browser: the words in its DOM, for jobs that fail, print markup, are killed halfway, or are large.
+"""Tests the report page in a real browser: the text in its DOM, for jobs that fail, print markup, are killed, or are large.
 
     report_page.py DRUN
 """
@@ -19,13 +19,13 @@ DRUN = os.path.abspath(sys.argv[1])
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 WAITS = 60 * int(os.environ.get("DRUN_TEST_SLOWDOWN", "1"))
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"></pre></main></style><h1>Job succeeded</h1>"
-# All that a page may have. Whatever else is in it came from a worker.
+# All elements that a page may have. Any other element was injected by a worker.
 TAGS = set("""html head meta title style body main header span h1 h2 p dl dt dd div small section pre details summary ul li table caption thead
 tbody tr th td svg rect path b br code""".split())
 
 
 class Page(html.parser.HTMLParser):
-    """The DOM as the browser wrote it down."""
+    """The DOM as the browser serialized it."""
 
     def __init__(self, dom):
         super().__init__()
@@ -47,7 +47,7 @@ class Page(html.parser.HTMLParser):
         if not self.open or self.open[-1] == "style":
             return
         for tag in set(self.open):
-            if tag != "title" or "head" in self.open:  # bars have titles, too
+            if tag != "title" or "head" in self.open:  # bars also have titles
                 self.texts[tag] = self.texts.get(tag, "") + " " + data
 
     def text(self, tag="body"):
@@ -94,7 +94,7 @@ class ReportPage(unittest.TestCase):
             self.assertIn(words, page.text())
         self.assertNotIn("s3cret", (self.place / "job.html").read_text())
         self.assertGreater(page.tags["path"], 10)
-        # Ranks of a node: a head row and four workers.
+        # The ranks of a node: a head row and four workers.
         self.assertGreaterEqual(page.tags["tr"], 5)
 
     def test_a_job_that_succeeds(self):
@@ -121,7 +121,7 @@ class ReportPage(unittest.TestCase):
         self.assertIn("<script>document.title='owned'</script>", page.text("pre"))
         self.assertIn("<h1>Job succeeded</h1>", page.text("pre"))
         self.assertNotIn("\u202e", page.text())
-        # The same from the events.
+        # The same page from the events.
         ran = self.job("report", "events", "-o", "again.html")
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertEqual(self.browse("again.html").text("h1"), page.text("h1"))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Completion in real shells, and the manual pages under the tools that read them.
+"""Tests completion in real shells, and the manual pages with the tools that read them.
 
     shells.py BIN_DIRECTORY SOURCE_DIRECTORY
 
-bash and zsh run on a terminal of their own, and keys are pressed; fish and tcsh are asked without one. A shell or tool
-that is not installed is skipped.
+bash and zsh run on a pseudoterminal, to which the test sends keystrokes. fish and tcsh run without a terminal. A shell
+or tool that is not installed is skipped.
 """
 import argparse
 import fcntl
@@ -24,7 +24,7 @@ import unittest
 
 SECONDS = 30
 
-# Both bind ^T to "insert all matches" and ^G to "write the line to the file $LINE".
+# Both configurations bind ^T to "insert all matches" and ^G to "write the line to the file $LINE".
 BASH = r"""
 PS1= HISTFILE= INPUTRC=/dev/null
 bind 'set enable-bracketed-paste off'
@@ -54,7 +54,7 @@ def until(is_so, what):
 
 
 class Terminal:
-    """A shell that believes that somebody is typing."""
+    """An interactive shell on a pseudoterminal."""
 
     def __init__(self, command, startup, place, environment):
         self.line = place / "line"
@@ -76,14 +76,14 @@ class Terminal:
         while True:
             try:
                 self.output += os.read(self.fd, 65536)
-            except OSError:  # the shell has ended
+            except OSError:  # the shell has exited
                 return
 
     def type(self, text):
         os.write(self.fd, text.encode())
 
     def completed(self, text):
-        """The command line after all matches have been put into it."""
+        """Returns the command line after all matches have been inserted."""
         self.line.unlink(missing_ok=True)
         self.type(f"\x15{text}\x14\x07")
         until(self.line.exists, f"{text!r} is completed; the shell printed {self.output[-2000:]}")
@@ -107,7 +107,7 @@ class Shells(unittest.TestCase):
         self.environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(self.place)}
 
     def check(self, completed):
-        """The same command lines in every shell; completed(TEXT) gives the words of the line."""
+        """Checks the same command lines in every shell. completed(TEXT) returns the words of the completed line."""
         self.assertEqual(completed("drun --nproc-"), ["drun", "--nproc-per-node"])
         self.assertEqual(completed("drun --nproc_p"), ["drun", "--nproc_per_node"])
         self.assertEqual(completed("drun --rdzv-backend c"), ["drun", "--rdzv-backend", "c10d"])
@@ -172,7 +172,7 @@ class Shells(unittest.TestCase):
                                     text], capture_output=True, text=True, env=self.environment, cwd=self.place, check=True)
             self.assertEqual(ended.stderr, "")
             words = [line.split("\t")[0] for line in ended.stdout.splitlines()]
-            return text.split(" ")[:-1] + words  # which replace the last word
+            return text.split(" ")[:-1] + words  # the completions replace the last word
         self.check(completed)
 
     def test_tcsh(self):

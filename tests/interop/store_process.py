@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""drun store as a process: PyTorch's clients and torchrun's agents use it, signals end it, its exit codes.
+"""Tests drun store as a process: PyTorch's clients, torchrun's agents, signals, and exit codes.
 
     store_process.py DRUN
 """
@@ -15,12 +15,12 @@ import unittest
 
 DRUN = os.path.abspath(sys.argv.pop(1))
 CLIENT = pathlib.Path(__file__).with_name("torch_store.py")
-SKIPPED = 77  # torch_store.py's exit code
+SKIPPED = 77  # exit code of torch_store.py
 LIMIT = 100
 
 
 class Client:
-    """The few operations of TCPStore's protocol that need no torch (docs/internals/wire.md)."""
+    """A client with a few operations of TCPStore's protocol, without torch (docs/internals/wire.md)."""
 
     VALIDATE, SET, GET, ADD = 0, 1, 3, 4
     MAGIC = 0x3C85F7CE
@@ -57,7 +57,7 @@ class Client:
 
 class Store(unittest.TestCase):
     def start(self, *options):
-        """The process and its port."""
+        """Starts a server. Returns the process and its port."""
         process = subprocess.Popen([DRUN, "store", "--port=0", *options], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, process, signal.SIGKILL)
         line = process.stderr.readline()
@@ -100,7 +100,7 @@ class Store(unittest.TestCase):
     def test_loopback_is_the_only_address_with_that_option(self):
         _, port = self.start("--loopback")
         with self.assertRaises(ConnectionRefusedError):
-            self.connect(port, "127.0.0.2")  # an address of this machine that is not 127.0.0.1
+            self.connect(port, "127.0.0.2")  # another address of this machine
         _, everywhere = self.start()
         self.assertEqual(self.connect(everywhere, "127.0.0.2").add(b"n", 1), 1)
 

@@ -1,7 +1,7 @@
-"""PyTorch's own TCPStore against drun's, both ways. Prints one line a check; exit 77: no torch here.
+"""Tests PyTorch's TCPStore with drun's, as client and as server. Prints one line per check. Exits with 77 without torch.
 
-    torch_store.py client PORT            PyTorch's client, every operation it has, on the server at PORT
-    torch_store.py serve libuv|poll       PyTorch's server for another client: prints its port, runs until
+    torch_store.py client PORT            runs every operation of PyTorch's client on the server at PORT
+    torch_store.py serve libuv|poll       runs PyTorch's server for another client: prints its port, runs until
                                           standard input ends
 """
 import multiprocessing
@@ -15,7 +15,7 @@ SKIPPED = 77
 try:
     import torch
     from torch.distributed import PrefixStore, TCPStore
-except Exception as error:  # a broken install counts as none
+except Exception as error:  # treats a broken installation as missing
     print(f"skipped: torch does not import with {sys.executable}: {error}")
     sys.exit(SKIPPED)
 
@@ -76,7 +76,7 @@ def timeouts(port, options):
     start = time.monotonic()
     check("wait times out", raises(lambda: store.wait(["never"], timedelta(milliseconds=200))))
     check("in time", time.monotonic() - start < 5)
-    if VERSION >= (2, 1):  # a legacy client's connection may still get the late wake
+    if VERSION >= (2, 1):  # the connection of a legacy client may still receive the late answer
         check("and the store is usable after it", store.add("after", 1) == 1)
         check("again", raises(lambda: store.wait(["never"], timedelta(milliseconds=1))))
         store.set("never", "now")

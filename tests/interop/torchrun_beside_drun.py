@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""torchrun and drun with the same command lines: options, environment, arguments, lines and log files.
+"""Compares torchrun and drun with the same command lines: options, environment, arguments, lines and log files.
 
     torchrun_beside_drun.py DRUN
 
-Needs a current torch: runs itself again with the Python that DRUN_TORCH_PYTHON names. torch is imported
-once; each torchrun is a fork of this process, which calls the console script's main().
+Needs a current torch: executes itself again with the Python in DRUN_TORCH_PYTHON. Imports torch once. Each torchrun is
+a fork of this process that calls the main() of the console script.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import unittest
 
-# Each worker writes what it got to $RECORDS and prints lines that are the same under both launchers.
+# Each worker writes its arguments and environment to $RECORDS, and prints lines that are the same under both launchers.
 WORKER = """
 import json, os, pathlib, sys
 rank, attempt = os.environ["RANK"], int(os.environ["TORCHELASTIC_RESTART_COUNT"])
@@ -29,19 +29,19 @@ print(f"error of worker {rank}, attempt {attempt}", file=sys.stderr)
 sys.exit(int(os.environ.get("FAILS", "0")) if attempt < int(os.environ.get("FAILURES", "1")) else 0)
 """
 
-# Options of torchrun's parser that drun does not have.
+# Options of torchrun that drun does not have.
 WITHOUT = {
     "--print-completion": "prints a completion script and needs a Python package of its own",
     "--help": "ends the program",
 }
-# A value for each option that has no choices, and for which neither 1 nor the default will do.
+# A value for each option without choices for which neither 1 nor the default is valid.
 SAMPLES = {
     "--rdzv-endpoint": "localhost:29999", "--rdzv-conf": "join_timeout=9", "--log-dir": "logs",
     "--local-ranks-filter": "0", "--duplicate-stdout-filters": "apple,pear",
     "--duplicate-stderr-filters": "apple", "--local-addr": "127.0.0.1", "--logs-specs": "default",
     "--log-line-prefix-template": "${rank}: ", "--rdzv-backend": "static", "--node-rank": "0",
 }
-# Variables that differ by design. Of these a test compares what it can: see normal().
+# Variables that differ by design. Tests compare only their fixed parts: see normal().
 DIFFERENT = {
     "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER": "drun shortens Gloo's exchange of addresses",
     "GLOO_ENABLE_STORE_V2_API": "drun shortens Gloo's exchange of addresses",
@@ -57,7 +57,7 @@ def free_port():
 
 
 class Run:
-    """One job under one launcher: `nodes` agents with the same words, in a directory of its own."""
+    """One job under one launcher: `nodes` agents with the same arguments, in a separate directory."""
 
     def __init__(self, start, words, variables, nodes):
         self.place = tempfile.TemporaryDirectory()
@@ -77,17 +77,17 @@ class Run:
         self.records = {p.name: json.loads(p.read_text()) for p in (self.path / "records").iterdir()}
 
     def worker_lines(self):
-        """On the console, in any order; not what the launcher itself logs or, of a failed one, repeats."""
+        """Returns the console lines of the workers, sorted, without the launcher's log and the lines that its report repeats."""
         def of(text):
             return sorted(line for line in text.splitlines() if " of worker " in line and not line.startswith("  error  "))
         return {"stdout": of(self.out), "stderr": of(self.err)}
 
     def normal(self, text):
-        """A path without what is random: this run's directory, the run id if none was given, mktemp's end."""
+        """Replaces the random parts of a path: the directory of this run, a random run id, the suffix of mktemp."""
         text = text.replace(f"{self.path}/", "")
         parts = text.split("/")
         for i, part in enumerate(parts):
-            if i and parts[i - 1] == "logs":  # each has its own kind of random end, Python's may have a _ in it
+            if i and parts[i - 1] == "logs":  # the random suffixes differ; Python's may contain a _
                 parts[i] = self.normal_id(part[:part.index("_")]) + "_RANDOM"
         return "/".join(parts)
 
@@ -96,7 +96,7 @@ class Run:
         return "RANDOM" if len(run_id) >= 32 else run_id
 
     def files(self):
-        """Relative path to text, of all files and (None) directories below logs/."""
+        """Returns {relative path: text, or None for a directory} for everything below logs/."""
         root = self.path / "logs"
         found = {}
         for path in sorted(root.rglob("*")):
@@ -106,10 +106,10 @@ class Run:
 
     def environment(self, record, is_port_given):
         environment = {name: self.normal(value) for name, value in self.records[record]["environment"].items()}
-        if not environment["TORCHELASTIC_ERROR_FILE"].startswith("logs/"):  # each has temporary folders of its own
+        if not environment["TORCHELASTIC_ERROR_FILE"].startswith("logs/"):  # each launcher uses separate temporary directories
             environment["TORCHELASTIC_ERROR_FILE"] = re.sub(r"^/.*/attempt", "attempt", environment["TORCHELASTIC_ERROR_FILE"])
         environment["TORCHELASTIC_RUN_ID"] = self.normal_id(environment["TORCHELASTIC_RUN_ID"])
-        if not is_port_given:  # then it is a free one, on this machine
+        if not is_port_given:  # in this case, the launcher chooses a free port on this machine
             environment["MASTER_PORT"] = "FREE" if int(environment["MASTER_PORT"]) > 0 else "none"
             environment["MASTER_ADDR"] = "HERE" if socket.gethostbyname(environment["MASTER_ADDR"]).startswith("127.") else environment["MASTER_ADDR"]
         return {name: value for name, value in environment.items() if name not in DIFFERENT and name not in ("_", "PWD")}
@@ -131,7 +131,7 @@ def start_torchrun(words, environment, directory, out, err):
         code = torchrun.main(words) or 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    except BaseException as error:  # a launcher's own traceback, as Python would show it
+    except BaseException as error:  # a traceback of the launcher, as Python prints it
         print(error, file=sys.stderr)
     finally:
         sys.stdout.flush()
@@ -146,7 +146,7 @@ class Beside(unittest.TestCase):
     def setUpClass(cls):
         directory = tempfile.TemporaryDirectory()
         cls.addClassCleanup(directory.cleanup)
-        cls.link = str(pathlib.Path(directory.name, "torchrun"))  # where the two differ, the name decides
+        cls.link = str(pathlib.Path(directory.name, "torchrun"))  # selects torchrun's behavior where the two differ
         os.symlink(DRUN, cls.link)
 
     def start_drun(self, words, environment, directory, out, err):
@@ -155,7 +155,7 @@ class Beside(unittest.TestCase):
                                     stdin=subprocess.DEVNULL).wait
 
     def both(self, words, nodes=1, is_port_given=False, has_records=True, **variables):
-        """Runs the words under both, compares what the workers got and left, returns torchrun's and drun's run."""
+        """Runs the arguments under both launchers and compares the workers' records. Returns the runs of torchrun and drun."""
         words = [str(word) for word in words]
         theirs = Run(start_torchrun, words, variables, nodes)
         ours = Run(self.start_drun, words, variables, nodes)
@@ -192,7 +192,7 @@ class Beside(unittest.TestCase):
             value = next((SAMPLES[name] for name in names if name in SAMPLES), None)
             if value is None:
                 value = str(action.choices[0]) if action.choices else "1" if action.type in (int, float) else str(action.default or "1")
-            if "--numa-binding" in names:  # needs a GPU to say which CPUs
+            if "--numa-binding" in names:  # needs a GPU to select CPUs
                 self.assertEqual(set(action.choices), {"node", "socket", "exclusive", "core-complex"})
                 for name in names:
                     for choice in action.choices:
@@ -282,7 +282,7 @@ class Beside(unittest.TestCase):
     def test_a_restart_has_a_directory_and_a_count_of_its_own(self):
         self.both(["--max-restarts=2", "-r", "3", "--log-dir=logs", "worker.py"], FAILS="7", FAILURES="1")
 
-    # Ends.
+    # Exit codes.
 
     def test_a_failed_job_ends_with_1_under_torchruns_name(self):
         theirs, _ = self.both(["worker.py"], FAILS="7")
@@ -306,7 +306,7 @@ def main():
             os.execv(python, [python, *sys.argv])
     try:
         import torch.distributed.run as torchrun
-    except Exception as error:  # a broken install counts as none
+    except Exception as error:  # treats a broken installation as missing
         torchrun = None
         print(f"{sys.executable}: {error}")
     if torchrun is None or not python:

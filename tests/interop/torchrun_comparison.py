@@ -3,9 +3,9 @@
 
 usage: torchrun_comparison.py [--drun build/bin/drun] [--torchrun PATH] [ROW ...]
 
-Each row of the table has a function here, found by the text of its first column. It runs both launchers and
-asserts what the row says of each. A row without a function, and a function without a row, are failures.
-Needs PyTorch 2.15 or newer, and about three minutes.
+Each row of the table has a function in this file, found by the text of its first column. The function runs both launchers
+and checks the statements of the row. A row without a function and a function without a row are failures. Needs PyTorch 2.15
+or newer, and takes about three minutes.
 """
 import argparse
 import os
@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 from torchrun import DEFAULT_TORCHRUN, below, command_of, free_port, kill_session, started, wait_for  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE = 20  # seconds in which torchrun has time to prove a row wrong
+PATIENCE = 20  # seconds that torchrun gets to disprove a row
 ROWS = {}
 
 
@@ -45,7 +45,7 @@ def alive(pid):
 
 
 class Scene:
-    """A folder with the processes that run in it."""
+    """A directory and the processes that run in it."""
 
     def __init__(self, program):
         self.program = program
@@ -67,10 +67,10 @@ class Scene:
         self.folder.cleanup()
 
     def start(self, *words, script=None, **options):
-        """A launcher; `script` is for sh. Its stderr goes to err.N, N counts the launchers."""
+        """Starts a launcher; `script` runs under sh. Its stderr is written to err.N, where N is the number of the launcher."""
         with open(self.path / f"err.{len(self.processes)}", "w") as err:
             command = [self.program, *words]
-            if script:  # in a file: torchrun replaces $ in arguments
+            if script:  # in a file, because torchrun replaces $ in arguments
                 (self.path / "worker.sh").write_text(script)
                 command += ["--no-python", "sh", "worker.sh"]
             self.processes.append(started(command, cwd=self.path, stderr=err, **options))
@@ -189,7 +189,7 @@ def nohup(drun, torchrun):
         with Scene("nohup") as scene:
             process = scene.start(program, "--standalone", script=STAYS)
             scene.has("pid.0")
-            for pid in below(process.pid):  # as a terminal that closes signals its whole foreground group
+            for pid in below(process.pid):  # a terminal that closes signals its whole foreground process group
                 if command_of(pid) not in ("sleep", "sh"):
                     os.kill(pid, signal.SIGHUP)
             over = is_over(process, 5)
@@ -244,7 +244,7 @@ def worlds(scene):
 
 
 def is_host(process, port):
-    """Whether the process, or one below it, listens on the port."""
+    """Returns whether the process or a descendant listens on the port."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in pathlib.Path(table).read_text().splitlines()[1:]:
@@ -304,7 +304,7 @@ def drun_options(drun):
 
 
 def only_drun(text, *options):
-    """A row about a feature that torchrun has no option for."""
+    """Checks a row about a feature for which torchrun has no option."""
     @row(text)
     def check(drun, torchrun):
         ours, theirs = drun_options(drun), help_of(torchrun)
