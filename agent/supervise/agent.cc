@@ -435,7 +435,8 @@ void Agent::start_preloading() {
   preloader_->start();
 }
 
-// A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
+// This node cannot run the round (full disk, no descriptors left). Reports the reason to the
+// coordinator, which tells all nodes.
 void Agent::report_unable(const Error& error) {
   round_ = Round::Over;
   const rendezvous::SeenFailure failure{unable_failure(spec_, *world_, error),
@@ -572,7 +573,7 @@ void Agent::on_kill_now() {
   if (round_ != Round::Running) give_up_on_console();
 }
 
-// Of files that a file system may be slow to give.
+// Reads the failures' error files and stderr files off the loop, because the file system can block.
 void Agent::read_failures() {
   if (failures_.empty()) return settle_round({});
   std::vector<rendezvous::SeenFailure> brief;
