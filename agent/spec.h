@@ -1,6 +1,5 @@
 // core. What an agent runs, as plain structs. The launcher's plan fills them in; the agent only
-// reads
-// them.
+// reads them.
 #pragma once
 
 #include <array>
@@ -20,9 +19,8 @@
 namespace drun {
 
 // --- Placement of one worker: its CPUs, memory nodes, devices and number of threads. The
-// launcher's
-// plan decides; agent/process/spawn applies it. CPUs and memory nodes have the kernel's numbers
-// (/sys/devices/system/{cpu,node}).
+// launcher's plan decides; agent/process/spawn applies it. CPUs and memory nodes have the kernel's
+// numbers (/sys/devices/system/{cpu,node}).
 
 enum class MemoryPolicy {
   None,    // inherited from drun
@@ -73,20 +71,18 @@ struct OutputSpec {
   // Sends the lines of all nodes to the coordinator's console and files, which are named by rank.
   bool gathers = false;
   // With `gathers`: sends the lines to the launcher of --hosts instead of the coordinator, as
-  // frames
-  // on the channel (agent/output/host_channel.h).
+  // frames on the channel (agent/output/host_channel.h).
   bool gathers_by_channel = false;
   // The channel to the launcher of --hosts (host_channel.h), which then carries all output as
-  // frames.
-  // An open close-on-exec descriptor. Absent: output goes to this process's stdout and stderr.
+  // frames. An open close-on-exec descriptor. Absent: output goes to this process's stdout and
+  // stderr.
   std::optional<int> channel_fd;
   // Teed lines that contain any of these are also written to filtered_stdout.log or
   // filtered_stderr.log.
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
   // The parent of <run_id>_<random>/attempt_N/<local_rank>/. Absent: the temporary directory; the
-  // log
-  // directory is then removed at the end unless streams were redirected to it. Empty: no files
+  // log directory is then removed at the end unless streams were redirected to it. Empty: no files
   // (--log-dir=/dev/null).
   std::optional<std::string> log_dir;
   bool operator==(const OutputSpec&) const = default;
@@ -191,8 +187,7 @@ struct AgentSpec {
   FaultPlan faults;                      // --inject
   std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   // Standard input is the connection to this agent's launcher (agent/process/lifeline.h); these
-  // bytes
-  // of it were already read. Absent: there is no such connection.
+  // bytes of it were already read. Absent: there is no such connection.
   std::optional<std::string> lifeline;
   bool operator==(const AgentSpec&) const = default;
 };

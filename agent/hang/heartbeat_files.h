@@ -41,8 +41,7 @@ class HeartbeatFiles {
   ~HeartbeatFiles();
 
   // Creates the files of a new round and removes those of the previous one. Errors: System, with
-  // the
-  // path.
+  // the path.
   Result<void> prepare(int round, int workers);
 
   const std::string& path(std::size_t local_rank) const { return files_[local_rank].path; }

@@ -54,8 +54,7 @@ class WorkerWatch {
   std::chrono::milliseconds interval() const { return hangs_.interval(); }
 
   // Inspects the workers, which must be running. `on_evidence` is called once, from the loop or
-  // from
-  // stop().
+  // from stop().
   void look(OnEvidence on_evidence);
 
  private:

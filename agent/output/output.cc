@@ -22,10 +22,6 @@
 #include "agent/output/log_uplink.h"
 #include "agent/output/worker_stream.h"
 
-// edge. Output's inside, for output.cc (rounds, drains, the end) and output.cc (a worker's
-// streams) alone.
-// Owner:   Output.   Thread: the io_context's only.
-
 namespace drun::agent {
 
 // One read. Larger ones don't make it faster (the copies no longer fit the cache).

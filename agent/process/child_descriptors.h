@@ -27,12 +27,10 @@
 namespace drun::agent {
 
 // --- The limit on descriptors. 256 workers' pipes or a thousand members do not fit in the 1024
-// that
-// most systems start with. Workers get the user's limit, for programs that use select().
+// that most systems start with. Workers get the user's limit, for programs that use select().
 
 // Raises this process's soft limit to its hard limit. Returns the previous one; absent if nothing
-// was
-// changed.
+// was changed.
 std::optional<std::uint64_t> raise_descriptor_limit();
 
 // --- The descriptors of children

@@ -59,8 +59,7 @@ class Orphans {
   void note_group(int group) { groups_.insert(group); }
 
   // True once /proc could not be read completely: from then on, processes that have left the
-  // workers'
-  // groups are neither found nor stopped.
+  // workers' groups are neither found nor stopped.
   bool is_blind() const { return is_blind_; }
 
   // The members of this process group have been signaled and are not signaled again. They are

@@ -32,10 +32,8 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
 
 // Adds the message, traceback and time of the worker's error file, and the last lines of its
-// stderr:
-// `stderr_tail` if given, else the end of streams.stderr_file. The time is for display only and
-// does
-// not order failures. Reads files, so do not call it in the loop.
+// stderr: `stderr_tail` if given, else the end of streams.stderr_file. The time is for display only
+// and does not order failures. Reads files, so do not call it in the loop.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
                      std::optional<std::vector<std::string>> stderr_tail);
 
@@ -46,9 +44,8 @@ void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
                         std::function<void(std::vector<rendezvous::SeenFailure>)> on_read);
 
 // Writes drun's own TORCHELASTIC_ERROR_FILE (spec.error_file) if the job failed. If the root
-// cause's
-// error file is on this node, copies it and adds the exit code; otherwise writes the file from the
-// outcome. Does nothing if spec.error_file is empty.
+// cause's error file is on this node, copies it and adds the exit code; otherwise writes the file
+// from the outcome. Does nothing if spec.error_file is empty.
 void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log);
 
 }  // namespace drun::agent

@@ -1,6 +1,5 @@
 // edge. Waits until NVIDIA's driver has released the GPU memory of workers that have exited. A
-// round
-// that starts earlier could run out of memory at its first allocation.
+// round that starts earlier could run out of memory at its first allocation.
 //
 // NVML lists the processes that hold memory of each GPU; a process stays in the list until its
 // memory is free. NVML is loaded when it is first needed. There is no wait without it, nor where

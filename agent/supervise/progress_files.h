@@ -55,8 +55,7 @@ class ProgressFiles {
   std::string file(std::size_t local_rank) const;
 
   // Call when the workers have exited. `on_collected` is called once: within collect() if there is
-  // no
-  // checkpoint directory, else from the loop or from stop().
+  // no checkpoint directory, else from the loop or from stop().
   void collect(OnCollected on_collected);
 
   // After this, it no longer keeps the io_context running.
