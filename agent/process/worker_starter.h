@@ -3,8 +3,7 @@
 //
 // Shape:   start() .. on_all_started() is one round, unless abandon() is called first.
 // Order:   workers begin in the order of their local ranks. Refusals are reported in that order,
-//          too:
-//          one of local rank 3 waits until ranks 0 to 2 have executed their program, or been
+//          too: one of local rank 3 waits until ranks 0 to 2 have executed their program, or been
 //          refused. After a refusal no further worker begins, and the order no longer matters.
 // Owner:   Workers, which owns the processes and reports their ends here.
 // Thread:  the io_context's only.

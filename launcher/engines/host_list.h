@@ -8,7 +8,7 @@
 // group varies fastest. Duplicates and order are kept. ClusterShell's operators and @groups are not
 // supported. See srun(1), Slurm's src/common/hostlist.c, ClusterShell's nodeset(1).
 // Errors:  Usage, with the position, the reason and the remedy; also for more than kMostHosts
-// names.
+//          names.
 #pragma once
 
 #include <cstddef>

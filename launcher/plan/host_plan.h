@@ -83,8 +83,7 @@ Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& 
 //
 // MAX is at most the number of hosts with workers; further hosts are spares. With three or more
 // hosts the first three are endpoints, and the job survives the loss of one. With fewer hosts,
-// --master-addr or
-// --store=worker, only the first host is an endpoint. Errors: Usage.
+// --master-addr or --store=worker, only the first host is an endpoint. Errors: Usage.
 
 namespace drun::hosts {
 

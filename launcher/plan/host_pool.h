@@ -11,7 +11,7 @@
 // in mpirun; an entry without a number counts as one slot. See mpirun(1) of Open MPI 4 and 5,
 // Hydra's host file, deepspeed/launcher/runner.py.
 // Errors:  Usage, with the position, the reason and the remedy; also for more than
-// engines::kMostHosts hosts.
+//          engines::kMostHosts hosts.
 #pragma once
 
 #include <optional>

@@ -3,8 +3,7 @@
 //     put the first stationful with the call's signature, meet, compare, take, put, meet, take ...
 //
 // Direct:  a rank whose long buffer lies in a region announces that instead of putting; if all lie
-// in
-//          the same region nothing is copied, and a last meeting releases the buffers.
+//          in the same region nothing is copied, and a last meeting releases the buffers.
 // Read:    a rank that may read the others' memory (peer_memory.h) says where its buffer is instead
 //          of putting; if all do, and each can, no rank puts. Each rank tries that and shows the
 //          result before anything is changed.

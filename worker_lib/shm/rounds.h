@@ -8,8 +8,7 @@
 //           round is enough.
 // Thread:   one at a time. Every rank meets equally often.
 // Errors:   meet throws BackendFailure: Timeout naming a rank that is missing, PeerLost for one
-// that
-//           has ended, or the alarm's reason. A round that all ranks have reached succeeds,
+//           that has ended, or the alarm's reason. A round that all ranks have reached succeeds,
 //           whatever has happened since.
 #pragma once
 

@@ -7,8 +7,7 @@
 // Numbers have this machine's byte order. Bytes beyond the counted ones belong to an incomplete
 // record of a writer that died, and are overwritten.
 // Errors:  WorkerError: Timeout for the lock; Store for a file that is not of this kind, is damaged
-// or
-//          full; System.
+//          or full; System.
 #pragma once
 
 #include <chrono>

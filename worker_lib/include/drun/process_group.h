@@ -23,9 +23,8 @@
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks.
 // Owner:   a handle; copies are the same group. It closes with its last copy and does not notify
-// the
-//          other ranks: call barrier() first if one may still be waiting for data. Moved-from: may
-//          only be destroyed or assigned to.
+//          the other ranks: call barrier() first if one may still be waiting for data. Moved-from:
+//          may only be destroyed or assigned to.
 // Process: init ignores SIGPIPE where it had its default (a dead peer must not be fatal). A child
 //          of fork must exec; operations in it throw Usage.
 #pragma once
