@@ -14,14 +14,14 @@
 
 #include "agent/nccl_ras/ras_report.h"
 
-// core. JSON in pieces, cut anywhere: what is in it, as it comes, with nothing kept.
-//
-// Lenient: commas and colons are passed over. NCCL 2.28.7 and 2.28.9 leave out a comma where ranks
-//          are missing, just when it matters.
-// Limits:  32 levels, strings of 256 bytes; anything beyond is refused.
-// Owner:   a value, with its listener outliving it.   Thread: any, one at a time.
-
 namespace drun::agent::ras {
+
+// --- Incremental JSON scanner
+//
+// Takes JSON in pieces, cut anywhere, and reports its content as it arrives; keeps nothing. Ignores
+// commas and colons, because NCCL 2.28.7 and 2.28.9 omit a comma if ranks are missing, which is
+// just when it matters. Rejects more than 32 levels and strings above 256 bytes. The listener must
+// outlive the scanner.
 
 class JsonScanner {
  public:
@@ -63,9 +63,7 @@ class JsonScanner {
   bool is_broken_ = false;
 };
 
-}  // namespace drun::agent::ras
-
-namespace drun::agent::ras {
+// --- The answer
 
 class JsonAnswer final : JsonScanner::Listener {
  public:

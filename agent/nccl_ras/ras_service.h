@@ -20,11 +20,12 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/endpoint.h"
 
-// core. Where the workers of a node let NCCL's RAS service listen, as the user wants it.
-// Owner:   values.   Thread: any.
-// Source:  NCCL's user guide, NCCL_RAS_ADDR and NCCL_RAS_ENABLE (2.24 and later).
-
 namespace drun::agent::ras {
+
+// --- The address of the service
+//
+// Follows the user's NCCL_RAS_ADDR and NCCL_RAS_ENABLE, as described in NCCL's user guide (2.24 and
+// later).
 
 constexpr const char* kAddressVariable = "NCCL_RAS_ADDR";
 constexpr const char* kEnableVariable = "NCCL_RAS_ENABLE";
@@ -43,9 +44,7 @@ RasSettings settings_of(const WorkerSpec& spec);
 // that, workers get only torchrun's environment.
 bool gives_place(const AgentSpec& spec);
 
-}  // namespace drun::agent::ras
-
-namespace drun::agent::ras {
+// --- Queries
 
 class Service {
  public:

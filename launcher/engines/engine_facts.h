@@ -74,12 +74,10 @@ struct EngineContext {
   Meeting meeting{};  // empty: not offered by the engine
 };
 
-}  // namespace drun::engines
-
-// core. Reads variables for the rules. An empty variable counts as unset. Records the names of
-// missing ones, and the first invalid value as `wrong`. Borrows the surroundings and the facts.
-
-namespace drun::engines {
+// --- Lookup of variables
+//
+// An empty variable counts as unset. Records the names of missing variables, and the first invalid
+// value as `wrong`. Borrows the context and the facts.
 
 // Limit of the numbers of nodes, ranks and slots.
 inline constexpr long kMostCount = 1L << 20;

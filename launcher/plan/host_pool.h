@@ -21,10 +21,11 @@
 
 #include "rendezvous/base/result.h"
 
-// core. One item of a host list: [user@]name[:tail]. The name may contain ranges.
-// Errors:  Usage: "item: reason; remedy".
-
 namespace drun::hosts {
+
+// --- One item of a host list: [user@]name[:tail]. The name may contain ranges.
+//
+// Errors: Usage: "item: reason; remedy".
 
 struct HostItem {
   std::string user{};
@@ -43,9 +44,7 @@ inline constexpr int kMostSlots = 65536;
 // Parses a number from 1 to kMostSlots; absent if it is anything else.
 std::optional<int> slot_count(std::string_view text);
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
+// --- The pool
 
 // Maximum number of hosts in a message; ", ..." replaces the rest.
 inline constexpr std::size_t kMostShownHosts = 8;

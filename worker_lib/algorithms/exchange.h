@@ -15,9 +15,9 @@
 #include <optional>
 #include <vector>
 
-// core. A rank's place in the binomial tree over all ranks, rooted at 0: log2(size) levels.
-
 namespace drun::worker {
+
+// --- A rank's place in the binomial tree over all ranks, rooted at 0: log2(size) levels
 
 struct TreePlace {
   std::optional<int> parent = std::nullopt;  // of all but rank 0
@@ -38,12 +38,7 @@ inline TreePlace place_in_tree(int rank, int size) {
   return place;
 }
 
-}  // namespace drun::worker
-
-// core. Where each rank's part lies in a buffer that has them all, in rank order.
-// Owner:   a value.   Thread: any.
-
-namespace drun::worker {
+// --- The part of each rank in a buffer that holds all parts in rank order
 
 class Parts {
  public:
@@ -77,9 +72,7 @@ class Parts {
   std::vector<std::size_t> offsets_;
 };
 
-}  // namespace drun::worker
-
-namespace drun::worker {
+// --- Sending and receiving
 
 class Exchange {
  public:

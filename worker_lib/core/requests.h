@@ -22,17 +22,15 @@
 
 #include "worker_lib/base/threads.h"
 
-// edge. An asynchronous operation. It is run once, by the first thread that reaches it.
+namespace drun::worker {
+
+// --- One asynchronous operation, run once, by the first thread that reaches it
 //
 //     open --run() or a permitted wait()--> begun --> done      (with its result or exception)
 //
-// Waiter:  an Request that can be polled is run by its first waiter, because waking another thread
-//          costs ten times as much as a short message.
-// Owner:   shared by its Works and the thread that runs it. The Action and everything it holds are
-//          destroyed on completion.
-// Thread:  any.
-
-namespace drun::worker {
+// A Request that can be polled is run by its first waiter, because waking another thread takes ten
+// times as long as a short message. It is shared by its Works and the thread that runs it. The
+// Action and everything it holds are destroyed on completion.
 
 class Request {
  public:
@@ -94,9 +92,7 @@ class Request {
   std::exception_ptr failure_;
 };
 
-}  // namespace drun::worker
-
-namespace drun::worker {
+// --- Threads that run them
 
 class RequestThreads {
  public:

@@ -47,24 +47,21 @@ class NodeLayout {
   std::vector<std::vector<int>> ranks_of_;
 };
 
-}  // namespace drun::worker
-
-// core. Two backends as one: what goes fast within a node does so, and between nodes only one rank
-// of each, its leader (the lowest), takes part.
+// --- One backend made of two: one within each node, and one between the nodes' leaders
 //
 //     all_reduce:   reduced in each node -> over the leaders -> shared in each node
 //
-// In the nodes first: barrier, broadcast, all_reduce, reduce, and all_gather where the ranks of
-// each node are neighbours. The other collectives and all messages (a message from anybody may
-// come from any node) go through an `across` backend of all ranks.
+// A node's leader is its lowest rank. These operations run within the nodes first: barrier,
+// broadcast, all_reduce, reduce, and all_gather if the ranks of each node are adjacent. All other
+// collectives, and all messages (a message can come from any node), use the `across` backend of all
+// ranks.
 //
 // Result:  the same bits on all ranks.
-// Errors:  the backends' BackendFailure, with ranks of this group and the part of it that failed.
-//          With is_debug the ranks compare their calls first: Mismatch on every rank.
-// Sequence: each backend gets separate numbers, different for each of its collectives, with gaps.
+// Errors:  the backends' BackendFailure, with ranks of this group and the part that failed. With
+//          is_debug the ranks compare their calls first: Mismatch on every rank.
+// Numbers: each backend gets separate sequence numbers, different for each of its collectives, with
+//          gaps.
 // Store:   each backend has a separate prefix.
-
-namespace drun::worker {
 
 // On one node: just `local`. With one rank on each: just `across`. Otherwise each rank connects
 // `across` all ranks, `local` to those of its node if there are others, and `across` the leaders if

@@ -111,15 +111,10 @@ class Layout {
   std::size_t size_;
 };
 
-}  // namespace drun::worker::shm
-
-// edge. Memory that has no name in any file system: processes get it by its descriptor, and it is
-// gone when the last of them is.
+// --- Memory without a name in any file system
 //
-// Errors:  throws BackendFailure (System).
-// Thread:  any.
-
-namespace drun::worker::shm {
+// Processes receive its descriptor, and it is freed with the last one. Errors: throws
+// BackendFailure (System).
 
 // All zero. It can grow but never shrink, so that no access to what was mapped can fail.
 UniqueFd create_memory(std::size_t size_bytes);
@@ -142,13 +137,7 @@ class Mapping {
   std::size_t size_bytes_ = 0;
 };
 
-}  // namespace drun::worker::shm
-
-// core. The memory that the ranks of a group share, as its parts.
-//
-// Owner:   keeps the mapping alive; copies look at the same memory.   Thread: any.
-
-namespace drun::worker::shm {
+// --- The parts of a segment. Copies refer to the same memory and keep the mapping alive.
 
 class Segment {
  public:

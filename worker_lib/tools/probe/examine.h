@@ -20,10 +20,9 @@
 #include "rendezvous/base/result.h"
 #include "worker_lib/tools/probe/findings.h"
 
-// core. The command line of the probe, as the launcher writes it.
-// Errors:  Usage.   Thread: any.
-
 namespace drun::probe {
+
+// --- The command line of the probe, which the launcher writes. Errors: Usage.
 
 struct Task {
   std::string version{};  // --drun-version=
@@ -40,9 +39,7 @@ struct Task {
 // `words` without the program's name.
 Result<Task> parse_task(std::span<const std::string> words);
 
-}  // namespace drun::probe
-
-namespace drun::probe {
+// --- Examination
 
 constexpr std::chrono::seconds kExamineAtMost{60};
 
