@@ -35,7 +35,7 @@ constexpr const char* kEnableVariable = "NCCL_RAS_ENABLE";
 struct RasSettings {
   bool is_off = false;              // NCCL_RAS_ENABLE=0
   bool names_place = false;         // NCCL_RAS_ADDR is set
-  std::optional<Endpoint> place{};  // ... and says where
+  std::optional<Endpoint> place{};  // its value, if valid
   bool operator==(const RasSettings&) const = default;
 };
 

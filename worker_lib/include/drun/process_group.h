@@ -83,7 +83,7 @@ class ProcessGroup {
   int size() const;
   int local_rank() const;     // of this process on its node
   int restart_count() const;  // number of restarts of this job
-  // The backend for host memory: "shm", "gloo", ... ...
+  // The backend for host memory: "shm", "gloo", ...
   std::string backend() const;
 
   // Returns when all ranks have called it.
@@ -95,7 +95,7 @@ class ProcessGroup {
   void broadcast(Elements data, int root, Timeout timeout = {});
   // Reduces the `data` of all ranks, element by element; every rank's `data` gets the result.
   void all_reduce(Elements data, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
-  // ... into root's; the others' stays as it was.
+  // Like all_reduce, but only root's `data` gets the result; other ranks keep theirs.
   void reduce(Elements data, int root, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
   // Collects `mine` of every rank in root's `all`. The other ranks leave `all` empty.
   void gather(ConstElements mine, Elements all, int root, Timeout timeout = {});
@@ -132,9 +132,9 @@ class ProcessGroup {
                             Timeout timeout = {});
   Work async_all_to_all(ConstElements input, Elements output, Timeout timeout = {});
 
-  // Return when the message is received. A send can wait for its recv, so two ranks that both send
-  // first can block each other until the timeout. Messages with the same tag arrive in order. Type
-  // and count must be the same on both sides. Tags: 0 to 2^20 - 1.
+  // Block until the message is sent or received. A send can wait for its recv, so two ranks that
+  // both send first can block each other until the timeout. Messages with the same tag arrive in
+  // order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
   void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
   // Receives the first message from any rank and returns the sender. Over Gloo it waits until its

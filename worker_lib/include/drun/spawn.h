@@ -18,8 +18,8 @@
 // Failure:  if one fails, the others are sent SIGTERM, and SIGKILL after the grace period; the
 //           first failure is thrown.
 // Errors:   SpawnError. WorkerError: Usage for an invalid number of processes, if there is a
-//           default group already, or if other threads run (a fork would not copy them, but any
-//           locks that they hold); System; Store.
+//           default group already, or if other threads run (a fork copies their locks but not the
+//           threads); System; Store.
 // Thread:   one at a time.
 #pragma once
 
