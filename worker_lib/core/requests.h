@@ -61,11 +61,12 @@ class Request {
 
   // Blocks until it is done.
   void wait();
-  // False if it is not done within that time. Does not run the operation, but polls it.
+  // False if it is not done within that time. Polls the operation once, then waits for another
+  // thread.
   bool wait_for(std::chrono::milliseconds time);
   // True if no thread has begun it.
   bool is_open() const;
-  // True if it is done or would return at once.
+  // Polls the operation, and runs it if it would return at once. True if it is done.
   bool is_done();
   // Returns the result or throws the operation's exception. Requires that it is done.
   int get() const;
