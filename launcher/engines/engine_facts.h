@@ -84,8 +84,7 @@ inline constexpr long kMostCount = 1L << 20;
 
 class Reading {
  public:
-  Reading(const EngineContext& surroundings, Facts& facts)
-      : surroundings_(surroundings), facts_(facts) {}
+  Reading(const EngineContext& context, Facts& facts) : context_(context), facts_(facts) {}
 
   // Absent if not set. text() and is_set() record no error.
   std::optional<EngineFact<std::string>> text(std::string_view name) const;
@@ -101,7 +100,7 @@ class Reading {
   void blame(std::string sentence);  // keeps the first one
 
  private:
-  const EngineContext& surroundings_;
+  const EngineContext& context_;
   Facts& facts_;
 };
 

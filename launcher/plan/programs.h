@@ -25,7 +25,7 @@ namespace drun {
 // Requires settled programs (settle_programs). Sets `cannot_start` to the first program that cannot
 // be started here, if any. Empty if there is only one program.
 Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
-                                               PlanNotes& remarks,
+                                               PlanNotes& notes,
                                                std::optional<CannotStart>& cannot_start);
 
 // Why one of the job's programs, or the only one, cannot be started here. Empty if all can, or if

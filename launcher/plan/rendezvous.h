@@ -28,8 +28,8 @@ inline bool is_given(const std::optional<std::string>& text) { return text && !t
 // A value of --rdzv-conf; the last one if the key is repeated.
 std::optional<std::string> rdzv_conf(const Options& options, std::string_view key);
 
-// Adds to `remarks` even on failure.
-Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& remarks);
+// Adds to `notes` even on failure.
+Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& notes);
 
 // The number of workers on this machine by --nproc-per-node.
 Result<int> plan_workers(const Options& options, const HostFacts& host);
@@ -43,7 +43,7 @@ std::vector<std::string> listed_endpoints(const Options& options);
 // master's address unset, because it depends on the election.
 Result<void> plan_seats(JoinSpec& join, const Options& options);
 
-void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& remarks);
+void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes);
 
 // --- The job's secret: from --secret-file, or else from DRUN_SECRET
 //
@@ -69,6 +69,6 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
 void plan_restarts(JoinSpec& join, const Options& options);
 
 // Warns about options that have no effect in this kind of world, elastic or not.
-void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& remarks);
+void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& notes);
 
 }  // namespace drun

@@ -31,9 +31,9 @@ namespace drun::worker::shm {
 
 class Collectives {
  public:
-  Collectives(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
+  Collectives(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
               Regions& regions, PeerMemory& peers)
-      : rounds_(segment, rank, patience, alarm), regions_(regions), peers_(peers) {}
+      : rounds_(segment, rank, spin, abort_flag), regions_(regions), peers_(peers) {}
 
   void run(const Call& call, const Turn& turn);
   // Creates a region and returns this rank's part of it.

@@ -84,9 +84,9 @@ class Messages::Receiving final : public Transfer {
   const std::optional<int> from_;  // as it was asked for
 };
 
-Messages::Messages(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
+Messages::Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
                    PeerMemory& peers)
-    : segment_(segment), alarm_(alarm), peers_(peers), rank_(rank), patience_(patience) {
+    : segment_(segment), abort_flag_(abort_flag), peers_(peers), rank_(rank), spin_(spin) {
   for (int peer = 0; peer < segment.size(); ++peer) {
     links_.push_back(peer == rank ? nullptr : std::make_unique<Link>(segment, rank, peer));
   }
@@ -97,7 +97,7 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
                          .data = static_cast<const std::byte*>(data.data),
                          .bytes = data.count * size_bytes(data.type),
                          .signature = signature_of(data.type, data.count)};
-  alarm_.check();
+  abort_flag_.check();
   const std::lock_guard lock(mutex_);
   if (link(to).send_at_once(message)) {
     if (link(to).has_news()) ring(segment_.message_bell(to));
@@ -121,9 +121,9 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
   if (!find_kept(message)) wanted_.push_back(message);
   move();
   // A message that has arrived is received in any case.
-  if (!message->is_done && alarm_.is_raised()) {
+  if (!message->is_done && abort_flag_.is_raised()) {
     wanted_.remove(message);
-    alarm_.check();
+    abort_flag_.check();
   }
   return std::make_unique<Receiving>(*this, message);
 }
@@ -134,7 +134,7 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
   if (is_done()) return true;
   const Deadline until = Deadline::clock::now() + kMomentOfMoving;
   while (true) {
-    const bool is_over = alarm_.is_raised() || is_hopeless(peer);
+    const bool is_over = abort_flag_.is_raised() || is_hopeless(peer);
     const bool has_moved = move();
     if (is_done() || is_over) return true;
     if (!has_moved || Deadline::clock::now() >= until) return false;
@@ -155,27 +155,28 @@ bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&&
   while (true) {
     const std::uint64_t seen = written.load();
     const std::uint32_t rings = bell.rings.load();
-    const bool is_over = alarm_.is_raised() || is_hopeless(peer);
+    const bool is_over = abort_flag_.is_raised() || is_hopeless(peer);
     move();
     // A message that has arrived is received in any case.
     if (is_done() || is_over || !is_in_time) break;
     lock.unlock();
-    is_in_time = wait_at(bell, patience_, deadline,
+    is_in_time = wait_at(bell, spin_, deadline,
                          [&] { return written.load() != seen || bell.rings.load() != rings; });
     lock.lock();
   }
   --waiting_;
   if (is_done()) return true;
-  alarm_.check();
-  if (is_hopeless(peer)) alarm_.check_lost(peer ? std::vector<int>{*peer} : others());
+  abort_flag_.check();
+  if (is_hopeless(peer)) abort_flag_.check_lost(peer ? std::vector<int>{*peer} : others());
   return false;
 }
 
 // All ranks that could still do their part have ended.
 bool Messages::is_hopeless(std::optional<int> peer) const {
-  if (peer) return alarm_.is_lost(*peer);
+  if (peer) return abort_flag_.is_lost(*peer);
   const std::vector<int> ranks = others();
-  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return alarm_.is_lost(rank); });
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int rank) { return abort_flag_.is_lost(rank); });
 }
 
 std::vector<int> Messages::others() const {
@@ -261,7 +262,7 @@ bool Messages::has_fetched(const Fetch& fetch) {
   to.got_bytes += bytes;
   if (to.got_bytes < to.bytes) return false;
   // A sender that gives up reports that before its memory is used for something else.
-  if (alarm_.is_raised()) return true;
+  if (abort_flag_.is_raised()) return true;
   link(fetch.from).confirm(fetch.number);
   to.is_done = true;
   if (waiting_ > 0) ring(segment_.message_bell(rank_));

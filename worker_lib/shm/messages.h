@@ -29,7 +29,7 @@ namespace drun::worker::shm {
 
 class Messages {
  public:
-  Messages(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
+  Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
            PeerMemory& peers);
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
@@ -72,10 +72,10 @@ class Messages {
   Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
 
   Segment segment_;
-  AbortFlag& alarm_;
+  AbortFlag& abort_flag_;
   PeerMemory& peers_;
   const int rank_;
-  const SpinPolicy patience_;
+  const SpinPolicy spin_;
 
   std::mutex mutex_;                          // guards all members below
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null for this rank

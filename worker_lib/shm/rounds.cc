@@ -29,15 +29,16 @@ void Rounds::meet(Deadline deadline) {
 
 void Rounds::await(int rank, Deadline deadline) const {
   while (true) {
-    const std::uint32_t changes = alarm_.changes();
-    const bool is_raised = alarm_.is_raised();
+    const std::uint32_t changes = abort_flag_.changes();
+    const bool is_raised = abort_flag_.is_raised();
     // Checked last: a rank that has failed or ended may have got here before.
     const std::vector<int> ranks = changes != 0 ? missing() : std::vector<int>{};
     if (has_come(rank)) return;
-    if (is_raised) alarm_.check();
-    alarm_.check_lost(ranks);
-    const bool is_in_time = wait_at(segment_.round_bell(rank), patience_, deadline,
-                                    [&] { return has_come(rank) || alarm_.changes() != changes; });
+    if (is_raised) abort_flag_.check();
+    abort_flag_.check_lost(ranks);
+    const bool is_in_time = wait_at(segment_.round_bell(rank), spin_, deadline, [&] {
+      return has_come(rank) || abort_flag_.changes() != changes;
+    });
     if (has_come(rank)) return;
     if (!is_in_time) return throw_timeout();
   }

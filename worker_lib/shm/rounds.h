@@ -23,8 +23,8 @@ namespace drun::worker::shm {
 
 class Rounds {
  public:
-  Rounds(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm)
-      : segment_(segment), alarm_(alarm), rank_(rank), patience_(patience) {}
+  Rounds(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag)
+      : segment_(segment), abort_flag_(abort_flag), rank_(rank), spin_(spin) {}
 
   int rank() const { return rank_; }
   int size() const { return segment_.size(); }
@@ -37,7 +37,7 @@ class Rounds {
 
   // Call after reading other ranks' memory: throws the abort flag's reason if a rank may have
   // failed before the read, so that the data may be invalid.
-  void check_alarm() const { alarm_.check(); }
+  void check_alarm() const { abort_flag_.check(); }
 
   // Stations of the round of the last meeting; valid until the next one.
   const std::byte* of(int rank) const { return segment_.payload(rank, round_ - 1); }
@@ -52,9 +52,9 @@ class Rounds {
   void throw_timeout() const;
 
   Segment segment_;
-  AbortFlag& alarm_;
+  AbortFlag& abort_flag_;
   int rank_;
-  SpinPolicy patience_;
+  SpinPolicy spin_;
   std::uint32_t round_ = 0;
 };
 

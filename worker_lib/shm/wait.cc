@@ -46,9 +46,9 @@ void ring(WakeFlag& bell) noexcept {
 }
 
 SpinPolicy spin_policy_for(int ranks, const CoreMask& cores) {
-  SpinPolicy patience;
-  if (ranks <= usable_cores(cores)) patience.looks = kLooks;
-  return patience;
+  SpinPolicy spin;
+  if (ranks <= usable_cores(cores)) spin.looks = kLooks;
+  return spin;
 }
 
 bool detail::Sleeper::sleep(std::uint32_t rings, Deadline deadline) const {

@@ -66,15 +66,15 @@ class Sleeper {
 // Waits until is_done(). False if the deadline passes first. is_done is called often, and must read
 // the state with sequential consistency.
 template <typename Question>
-bool wait_at(WakeFlag& bell, SpinPolicy patience, Deadline deadline, Question&& is_done) {
-  for (int i = 0; i < patience.looks; ++i) {
+bool wait_at(WakeFlag& bell, SpinPolicy spin, Deadline deadline, Question&& is_done) {
+  for (int i = 0; i < spin.looks; ++i) {
     // A pause takes about as long as one message between two ranks.
     for (int eager = 0; eager < 8; ++eager) {
       if (is_done()) return true;
     }
     detail::relax();
   }
-  for (int i = 0; i < patience.yields; ++i) {
+  for (int i = 0; i < spin.yields; ++i) {
     if (is_done()) return true;
     sched_yield();
   }
