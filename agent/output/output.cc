@@ -318,7 +318,7 @@ void Output::Impl::drain(std::chrono::milliseconds at_most, std::function<void()
   patience_.expires_after(at_most);
   patience_.async_wait([this](const error_code& ec) {
     if (ec || !on_drained_) return;
-    // One that expired just before it was cancelled, in an earlier round.
+    // One that expired just before it was canceled, in an earlier round.
     if (patience_.expiry() > asio::steady_timer::clock_type::now()) return;
     take_last();
   });

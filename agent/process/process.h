@@ -1,4 +1,4 @@
-// edge. One running child process: watched by its pidfd, reaped once, signalled only through here.
+// edge. One running child process: watched by its pidfd, reaped once, signaled only through here.
 //
 // Owner:   Workers. Destroying it closes the pidfd and leaves the process alone.
 // Thread:  the io_context's only.

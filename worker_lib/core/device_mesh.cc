@@ -10,7 +10,7 @@
 namespace drun::worker {
 namespace {
 
-// How far apart neighbours in this dimension are.
+// How far apart neighbors in this dimension are.
 int stride(const MeshLayout& layout, std::size_t dimension) {
   int stride = 1;
   for (std::size_t i = dimension + 1; i < layout.shape.size(); ++i) stride *= layout.shape[i];

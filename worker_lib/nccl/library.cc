@@ -74,7 +74,7 @@ Api bind_all(const Wanted& wanted, void* library, const Symbols& symbols) {
 struct Libraries {
   std::mutex mutex;
   std::optional<cuda::Api> cuda;
-  int gpus = 0;  // 0: not initialised yet
+  int gpus = 0;  // 0: not initialized yet
   std::optional<nccl::Api> nccl;
   int nccl_version = 0;
 };

@@ -1,7 +1,7 @@
 // edge. The probe of one node, from its first look to its report, and node 0's gathering of all.
 //
-//   each node   facts of its machine into the store; visits its neighbours and node 0, asks for
-//               their names; reduces data with each neighbour; its report into the store
+//   each node   facts of its machine into the store; visits its neighbors and node 0, asks for
+//               their names; reduces data with each neighbor; its report into the store
 //   node 0      visits all; then gathers the reports, and tells all what it made of them
 //
 // Cost:    O(1) a node, O(nodes) node 0.

@@ -22,7 +22,7 @@ struct Pairing {
 // Of `node`, in order. None where it is alone; one of two nodes.
 std::vector<Pairing> pairings(int node, int count);
 
-// Whom `node` visits: its neighbours and node 0; node 0 visits all.
+// Whom `node` visits: its neighbors and node 0; node 0 visits all.
 std::vector<int> visits_of(int node, int count);
 
 // --- Rate at which this node and a neighbor reduce data together, over worker_lib's Gloo as in
