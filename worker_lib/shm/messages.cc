@@ -10,7 +10,7 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
-// A tenth of a millisecond's work.
+// Takes about 0.1 ms.
 constexpr std::size_t kFetchBytes = 1024 * 1024;
 // How long a thread that only polls helps with progress.
 constexpr std::chrono::microseconds kMomentOfMoving{500};
@@ -81,7 +81,7 @@ class Messages::Receiving final : public Transfer {
  private:
   Messages& messages_;
   std::shared_ptr<Incoming> message_;
-  const std::optional<int> from_;  // as it was asked for
+  const std::optional<int> from_;  // as requested
 };
 
 Messages::Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
@@ -146,7 +146,7 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
 template <typename Question>
 bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
   WakeFlag& bell = segment_.message_bell(rank_);
-  // Known here before the ring is.
+  // Changes before the bell is rung.
   const LongWord& written = segment_.ring_ends(peer.value_or(rank_), rank_).written;
   std::unique_lock lock(mutex_);
   if (is_done()) return true;
@@ -199,14 +199,14 @@ bool Messages::move() {
   bool has_moved = fetch_some();
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank_) continue;
-    // Grants that were made for one link while another was read.
+    // Sends grants that were made for one link while another was read.
     link(peer).flush();
     has_done |= link(peer).has_done();
     has_moved |= link(peer).has_moved();
     if (link(peer).has_news()) ring(segment_.message_bell(peer));
   }
   first_link_ = (first_link_ + 1) % size;
-  // Another thread may wait for what this one has done.
+  // Another thread may be waiting for a message that this one has completed.
   if (has_done && waiting_ > 0) ring(segment_.message_bell(rank_));
   return has_moved;
 }
@@ -240,7 +240,7 @@ bool Messages::find_kept(const std::shared_ptr<Incoming>& wanted) {
   return true;
 }
 
-// A piece, so that nothing else waits for long.
+// Reads one piece, so that other messages do not wait long.
 bool Messages::fetch_some() {
   if (fetches_.empty()) return false;
   Fetch& fetch = fetches_.front();
@@ -249,7 +249,7 @@ bool Messages::fetch_some() {
   return true;
 }
 
-// Nothing is left to do for it here.
+// True if there is nothing more to read for it.
 bool Messages::has_fetched(const Fetch& fetch) {
   Incoming& to = *fetch.to;
   const std::size_t bytes = std::min(kFetchBytes, to.bytes - to.got_bytes);
@@ -269,7 +269,7 @@ bool Messages::has_fetched(const Fetch& fetch) {
   return true;
 }
 
-// The data of a short message is there by now.
+// The data of a short message has arrived by now.
 void Messages::accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame) {
   wanted->from = from;
   const bool is_short = frame.kind == FrameKind::Short;
