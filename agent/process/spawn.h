@@ -6,14 +6,14 @@
 //
 // Two ways: spawn() waits until the program is executed or has been refused. Spawner::begin()
 // returns once the child exists. An exec from a cold shared file system takes seconds; the child
-// waits for it, not the caller. Until then the child runs in the caller's memory on a stack of its
-// own, and makes raw system calls only (raw_syscall.h).
+// waits for it, not the caller. Until then the child shares the caller's memory, uses a separate
+// stack, and makes raw system calls only (raw_syscall.h).
 //
 // Thread:  any, but the parent-death signal fires when that *thread* ends (prctl(2)): spawn from
 //          one that lives as long as the agent.
 // Place:   CPUs and memory of the command's placement, from the program's first instruction on.
-// Errors:  NotStarted with execve's errno, or NotBound; no process is left behind then. Memory that
-//          is only to be preferred and cannot be is no error; it has its own errno.
+// Errors:  NotStarted with execve's errno, or NotBound; no process is left behind then. A failure
+//          to set a memory preference is not an error; memory_error reports it.
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,9 @@
 // a program on a cold shared file system delays only its own worker.
 //
 // Shape:   start() .. on_all_started() is one round, unless abandon() is called first.
-// Order:   workers begin in the order of their local ranks. Refusals are reported in that order,
-//          too: one of local rank 3 waits until ranks 0 to 2 have executed their program, or been
-//          refused. After a refusal no further worker begins, and the order no longer matters.
+// Order:   workers begin in the order of their local ranks. Refusals are reported in that order
+//          too: one of local rank 3 is reported when ranks 0 to 2 have executed their program or
+//          been refused. After a refusal no further worker begins, and the order no longer matters.
 // Owner:   Workers, which owns the processes and reports their ends here.
 // Thread:  the io_context's only.
 #pragma once

@@ -11,7 +11,7 @@ namespace drun::agent {
 
 struct ProcessStacks {
   std::string name{};    // the program, as the system calls it
-  std::string state{};   // "sleeping"; shown for what is stopped or stuck
+  std::string state{};   // "sleeping"; shown if it is stopped or stuck
   std::string source{};  // "gdb"
   std::vector<ThreadStack> threads{};
   bool operator==(const ProcessStacks&) const = default;
