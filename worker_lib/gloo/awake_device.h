@@ -1,11 +1,11 @@
-// edge. Keeps the thread of a Gloo device awake for as long as this lives.
+// edge. Keeps the thread of a Gloo device awake during its lifetime.
 //
-// Why:     closing a connection, and the end of the device, wait until that thread looks up from
-//          its epoll, which with nothing to do is every 10 ms (transport/tcp/loop.cc): a second for
-//          a hundred connections.
+// Why:     closing a connection, and the device's destructor, wait until that thread returns from
+//          epoll, which takes up to 10 ms if it is idle (transport/tcp/loop.cc): a second for a
+//          hundred connections.
 // Owner:   the caller, on its stack; the device outlives it unless let_device_end() was called.
-// Thread:  any but the device's own.
-// Errors:  none; without a descriptor left it does nothing, and closing takes longer.
+// Thread:  any except the device's own.
+// Errors:  none; without a free descriptor it has no effect, and closing takes longer.
 #pragma once
 
 #include <gloo/transport/tcp/device.h>
@@ -31,10 +31,10 @@ class AwakeDevice final : gloo::transport::tcp::Handler {
       device_->registerDescriptor(always_readable_.get(), EPOLLIN, this);
       is_registered_ = true;
     } catch (const std::exception&) {
-      // As without a descriptor.
+      // As if there were no descriptor.
     }
   }
-  // Only the device's own thread can forget a descriptor without waiting for itself.
+  // Only the device's own thread can unregister a descriptor without waiting for itself.
   ~AwakeDevice() override {
     if (!is_registered_) return;
     *stage_ = Stage::Ending;
@@ -43,7 +43,7 @@ class AwakeDevice final : gloo::transport::tcp::Handler {
   AwakeDevice(const AwakeDevice&) = delete;
   AwakeDevice& operator=(const AwakeDevice&) = delete;
 
-  // The device is destroyed next, before this is.
+  // The device will be destroyed before this object.
   void let_device_end() { is_registered_ = false; }
 
  private:
@@ -51,11 +51,12 @@ class AwakeDevice final : gloo::transport::tcp::Handler {
 
   void handleEvents(int /*events*/) override {
     if (*stage_ != Stage::Ending) return;
-    const std::shared_ptr<std::atomic<Stage>> stage = stage_;  // this is gone when it is Ended
+    const std::shared_ptr<std::atomic<Stage>> stage =
+        stage_;  // this object may be destroyed once it is Ended
     try {
       device_->unregisterDescriptor(always_readable_.get(), this);
     } catch (const std::exception&) {
-      // Closing the descriptor does it, too.
+      // Closing the descriptor has the same effect.
     }
     *stage = Stage::Ended;
     stage->notify_one();

@@ -1,11 +1,12 @@
-// edge. The backend between processes and nodes: every collective and messages, over Gloo's TCP.
-// Only in builds with Gloo; without_gloo.cc takes its place elsewhere.
+// edge. The backend between processes and nodes: all collectives and messages, over Gloo's TCP.
+// Only in builds with Gloo; others use without_gloo.cc.
 //
-// Calls that differ never meet, as each is known to Gloo by a hash of what it is: they end at their
-// deadlines, or with DRUN_DEBUG=1 at once with a Mismatch on every rank.
+// Gloo identifies every call by a hash of its arguments. Calls that differ between ranks are
+// therefore never matched: they time out, or with DRUN_DEBUG=1 fail at once with Mismatch on every
+// rank.
 //
-// Deadlines: the group calls abort() at them. Gloo's own are a second later and close all
-// connections before the cause can be published.
+// Deadlines: the group calls abort() at them. Gloo's own timeouts are a second later, because they
+// close all connections before the cause can be published.
 #pragma once
 
 #include <memory>
@@ -15,8 +16,8 @@
 
 namespace drun::worker {
 
-// Empty: this library was built without Gloo. Otherwise it must be the same on all ranks: builds
-// of different Gloo versions do not understand each other.
+// The version of Gloo; empty if this library was built without it. Must be the same on all ranks,
+// because different versions are incompatible.
 std::string gloo_build();
 
 // Connects to every other rank. Throws BackendFailure, or the store's WorkerError.

@@ -1,7 +1,8 @@
-// edge. Sees the ends of the other ranks' connections while nothing is asked of them: Gloo tells
-// only who waits, so a thread here always does, for a message from each that never comes.
+// edge. Detects the ends of other ranks' connections while no operation waits for them. Gloo
+// reports an end only to waiting threads, so a thread here always waits for a message from each
+// rank that is never sent.
 //
-// Owner:   the mesh, whose context this may use until it is gone.
+// Owner:   the mesh. Uses the mesh's context until it is destroyed.
 // Thread:  stop: any. A separate thread waits in Gloo.
 // Errors:  none; the end of a connection that cannot be watched is not reported.
 #pragma once
@@ -29,7 +30,7 @@ namespace drun::worker {
 
 class GlooEnds {
  public:
-  // `slot`: one that is never sent to.
+  // `slot`: one that is never used for sending.
   GlooEnds(std::shared_ptr<gloo::Context> context, std::uint64_t slot)
       : context_(std::move(context)), slot_(slot) {
     for (int rank = 0; rank < context_->size; ++rank) {
@@ -45,7 +46,7 @@ class GlooEnds {
   GlooEnds(const GlooEnds&) = delete;
   GlooEnds& operator=(const GlooEnds&) = delete;
 
-  // One for each other rank; valid as long as this.
+  // One per other rank. Owned by this.
   const std::vector<Lifeline>& lifelines() const { return lines_; }
 
   // Call it before this rank closes its connections, which is not the end of another rank.
@@ -70,7 +71,7 @@ class GlooEnds {
         wait_for_a_break(alive);
         const auto ended =
             std::erase_if(alive, [this](const Watched* each) { return tell_if_broken(*each); });
-        if (ended == 0) return;  // Gloo is in trouble and does not say with whom
+        if (ended == 0) return;  // Gloo has failed without reporting which rank
       }
     } catch (const std::exception&) {
       // No memory.
@@ -81,10 +82,10 @@ class GlooEnds {
     const Probe probe = new_probe();
     try {
       for (const Watched* each : alive) probe->recv(each->rank, slot_, 0, 0);
-      // A wait that ends by its time closes all connections.
+      // A wait that times out would close all connections.
       probe->waitRecv(nullptr, std::chrono::hours(24 * 365));
     } catch (const std::exception&) {
-      // The awaited end.
+      // The connection has ended.
     }
     const std::lock_guard lock(mutex_);
     probe_ = nullptr;

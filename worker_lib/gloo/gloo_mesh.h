@@ -1,13 +1,13 @@
-// edge. A mesh over Gloo's TCP. gloo_mesh.cc is the one source that sees Gloo.
+// edge. A mesh over Gloo's TCP. Only gloo_mesh.cc includes Gloo.
 //
-// Slots:   the top byte is not 0 to 0x10, nor 0xFF. The receiver must have room for all that is
-//          sent: Gloo ends the process otherwise.
-// Waits:   a send's until the receiver takes it. The group aborts at the deadline; a second later
-//          Gloo gives up by itself, and closes all connections.
-// Lines:   lifelines take a thread: there are none unless the context asks for a lookout.
-// Source:  Gloo's traps that this is built around: a connection that breaks wakes who waits for a
-//          message that is not on its way yet, but not who waits for the rest of one, nor who
-//          receives from any (transport/tcp/pair.cc, signalException, in every version).
+// Slots:   the top byte is not 0 to 0x10, nor 0xFF. The receiver's buffer must have room for the
+//          whole message; Gloo ends the process otherwise.
+// Waits:   a send waits until the receiver has taken it. The group aborts at the deadline; a second
+//          later Gloo gives up by itself and closes all connections.
+// Lookout: lifelines need a thread, so there are none unless the context requests a lookout.
+// Quirks:  in every version of Gloo, a broken connection wakes threads that wait for a message that
+//          has not begun to arrive, but not threads that wait for the rest of a message or receive
+//          from any rank (transport/tcp/pair.cc, signalException).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace drun::worker {
 
-// Must be the same on all ranks: builds of different Gloo versions do not understand each other.
+// The version of Gloo. Must be the same on all ranks, because different versions are incompatible.
 std::string gloo_build();
 
 class GlooMesh final : public Mesh {

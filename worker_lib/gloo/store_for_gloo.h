@@ -1,4 +1,4 @@
-// edge. The store through which Gloo's ranks tell each other where they listen: the group's.
+// edge. Adapts the group's store to Gloo, whose ranks exchange their addresses through it.
 //
 // Blocks:  until the deadline.   Errors: WorkerError, as KeyStore's.
 // Thread:  one at a time.        Owner:  the mesh, for as long as its context.
@@ -42,7 +42,7 @@ class StoreForGloo final : public gloo::rendezvous::Store {
   Deadline deadline_;
 };
 
-// Newer Gloos take the store by shared pointer.
+// Newer versions of Gloo take the store by shared pointer.
 template <typename Context>
 void connect_full_mesh(Context& context, const std::shared_ptr<StoreForGloo>& store,
                        std::shared_ptr<gloo::transport::Device>& device) {

@@ -1,7 +1,7 @@
 // edge. The backend over MPI.
 //
-// Every operation is started without blocking and asked for until it is done: so deadlines, and an
-// abort by another thread, end the wait. The processor is given away between the questions.
+// Every operation is started without blocking and polled until it is done, so that deadlines, and
+// an abort by another thread, can end the wait. The thread yields the processor between polls.
 #pragma once
 
 #include <mpi.h>
@@ -32,7 +32,7 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   MPI_Comm get() const { return comm_; }
-  // Requests are still open: freeing would wait for the other ranks.
+  // Call if requests are still pending: freeing the communicator would wait for the other ranks.
   void abandon() { is_clean_ = false; }
 
  private:
@@ -54,7 +54,7 @@ class MpiBackend final : public Backend {
                                        int tag) override;
   void abort() noexcept override;
 
-  // Until the request is done; throws past the deadline and after an abort.
+  // Waits until the request is done. Throws after the deadline or an abort.
   void wait(MPI_Request& request, Deadline deadline, MPI_Status* status = MPI_STATUS_IGNORE,
             std::optional<int> peer = {});
   MPI_Comm headers() const { return headers_.get(); }

@@ -1,4 +1,4 @@
-// edge. drun's words in MPI's: types, operations, counts and errors.
+// edge. Converts drun's types, operations, counts and errors to MPI's.
 //
 // Thread:  any.
 // Errors:  BackendFailure.
@@ -18,23 +18,23 @@ namespace drun::worker::mpi {
 // Initializes MPI with MPI_THREAD_MULTIPLE if the program has not, and then finalizes it at exit.
 void initialise();
 
-// Throws System with MPI's own words for the code, unless it is MPI_SUCCESS.
+// Throws System with MPI's text for the code, unless it is MPI_SUCCESS.
 void must(int code, const char* what, std::optional<int> peer = {});
 
-// Nothing: MPI has no such type.
+// Absent if MPI has no such type.
 std::optional<MPI_Datatype> mpi_type(DataType type);
-// Of Avg the sum.
+// For Avg: the sum.
 MPI_Op mpi_op(ReduceOp op);
-// Why MPI, which counts with int, cannot take so many elements at once; empty: it can.
+// Why MPI, which counts with int, does not support this number of elements; empty if it does.
 std::string refusal_of_count(std::size_t count);
-// Requires that it is not refused.
+// Requires that refusal_of_count() is empty.
 int to_int(std::size_t count);
 
-// MPI cannot be interrupted: it reads and writes what a request was given until the request is
-// done. A State (with an array `requests`) that still has such requests when its Held goes stays
-// where it is for as long as the process lives.
+// MPI cannot be interrupted: it accesses a request's memory until the request is done. If a Held is
+// destroyed while its State (with an array `requests`) has pending requests, the State is kept
+// until the process ends.
 void keep_for_ever(std::shared_ptr<void> state);
-// Whether MPI still has work to do for any of these; asks once.
+// Whether any of these is pending. Polls once.
 bool are_under_way(MPI_Request* requests, std::size_t count) noexcept;
 
 template <typename State>

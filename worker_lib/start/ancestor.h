@@ -1,5 +1,4 @@
-// edge. Which process this one descends from.
-// Thread: any.
+// edge. Finds an ancestor of this process. Thread: any.
 #pragma once
 
 #include <optional>
@@ -7,8 +6,8 @@
 
 namespace drun::worker {
 
-// The process id of the nearest ancestor whose program has this name (the first 15 bytes of it:
-// proc(5), comm). Absent: none has, or /proc does not say.
+// The process id of the nearest ancestor whose program has this name (its first 15 bytes: proc(5),
+// comm). Absent if there is none, or /proc cannot be read.
 std::optional<int> ancestor_named(std::string_view program);
 
 }  // namespace drun::worker

@@ -1,4 +1,4 @@
-// edge. A store inside this process, for jobs whose launcher hosts none: rank 0 serves it.
+// edge. A store in this process, which rank 0 serves in jobs whose launcher hosts none.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace drun::worker {
 
-// Listens on every address of this host, or on loopback only if `master_addr` says loopback, until
-// the last copy of the result is gone. Runs one thread.
-// Throws WorkerError (Store) if it cannot listen.
+// Listens on all addresses of this host, or only on loopback if `master_addr` is a loopback
+// address, until the last copy of the result is destroyed. Runs one thread. Throws WorkerError
+// (Store) if it cannot listen.
 std::shared_ptr<void> host_store(const std::string& master_addr, std::uint16_t port);
 
 struct OpenStore {
@@ -17,7 +17,7 @@ struct OpenStore {
   std::uint16_t port = 0;
 };
 
-// The same on 127.0.0.1, on a port that is free.
+// The same on 127.0.0.1, at a free port.
 OpenStore host_store_on_any_port();
 
 }  // namespace drun::worker

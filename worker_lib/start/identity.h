@@ -1,20 +1,22 @@
-// core. Which rank this process is, of how many: from one launcher's variables, never from two.
+// core. Determines the rank of this process and the number of ranks, from the variables of exactly
+// one launcher.
 //
-//   1. RANK, WORLD_SIZE, ... of drun, torchrun or a person, as soon as one of these two is set: an
-//      agent may itself have been started by an engine.
-//   2. Open MPI's, Hydra's (MPICH, Intel MPI), Slurm's (within a step), in this order: of two that
-//      are nested mpirun is the inner one, and srun started its daemons.
+//   1. RANK, WORLD_SIZE, ... of drun, torchrun or a person, if one of these two is set: an agent
+//   may
+//      itself have been started by an engine.
+//   2. Those of Open MPI, Hydra (MPICH, Intel MPI) and Slurm (within a step), in this order: if two
+//   are
+//      nested, mpirun is the inner one, and srun has started its daemons.
 //
-// A set that is begun must be whole, or be a part of an outer one that is: `srun --mpi=pmix` and
-// `--mpi=pmi2` set a rank in separate variables and the rest in Slurm's. Two MPI launchers that
-// contradict each other are an error; so is an incomplete set.
+// A set must be complete, or be a part of an outer complete one: `srun --mpi=pmix` and `--mpi=pmi2`
+// set a rank in separate variables and the rest in Slurm's. An incomplete set is an error, and so
+// are two MPI launchers that contradict each other.
 //
-// Store:   engines name no master. MASTER_ADDR and MASTER_PORT count where they are set. Otherwise,
-//          with all ranks on one node, it is 127.0.0.1; and a port follows from the engine's name
-//          of the job, in kFirstDerivedPort and kDerivedPorts, above the ports that Linux gives
-//          away by itself (32768 to 60999).
-// Owner:   values; copy freely.   Thread: any.
-// Errors:  Usage, naming the variables, their values and the remedy. Never throws.
+// Store:   engines set no master. MASTER_ADDR and MASTER_PORT are used if they are set. Otherwise,
+//          if all ranks are on one node, the address is 127.0.0.1; and the port is derived from the
+//          engine's job name, within kFirstDerivedPort and kDerivedPorts, above the ephemeral ports
+//          of Linux (32768 to 60999).
+// Errors:  Usage, with the variables, their values and the remedy. Never throws.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +44,11 @@ struct Numbers {
 
 struct EngineReport {
   std::string_view engine;  // "Open MPI"
-  bool is_mpi = true;       // a launcher that others start, not one that starts them
+  bool is_mpi = true;       // an MPI launcher, which may run inside Slurm
   Numbers told = {};
   std::string missing = "";  // "PMI_SIZE, MPI_LOCALRANKID"; empty: nothing
-  std::string wrong = "";    // the first variable that makes no sense, as a sentence
-  // The engine's name for this job, the same on all nodes; empty: it has none.
+  std::string wrong = "";    // the first invalid variable, as a sentence
+  // The engine's name of this job, the same on all nodes; empty: none.
   std::string job = "";
   int node_rank = 0;
   int node_count = 1;
@@ -54,13 +56,14 @@ struct EngineReport {
   bool is_whole() const { return missing.empty() && wrong.empty(); }
 };
 
-// Those that say anything, from the innermost outwards.
+// The engines that have set any variable, innermost first.
 std::vector<EngineReport> read_engines(const Lookup& environment);
 
-// Slurm started a job here, but not this process: a batch script's own, or an allocation's shell.
+// True in a batch script or an allocation's shell: Slurm started the job here, but not this
+// process.
 bool is_outside_slurm_step(const Lookup& environment);
 
-// The entry of node `at` in a list like "2(x3),1". Absent: no such list, or no such entry.
+// The entry of node `at` in a list like "2(x3),1". Absent if the list is invalid or too short.
 std::optional<int> entry_of_counts(std::string_view list, int at);
 
 // --- The identity of this process
@@ -72,12 +75,12 @@ struct Identity {
   WorkerIdentity self;
   // The source: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm".
   std::string source = "";
-  bool is_on_one_node = true;  // all ranks, as far as the source tells
+  bool is_on_one_node = true;  // all ranks, as far as the source shows
   bool operator==(const Identity&) const = default;
 };
 
-// The process id of the nearest ancestor that runs this program: all that tells one job of Hydra's
-// from another. Absent: none does.
+// The process id of the nearest ancestor that runs this program; absent: none. Nothing else
+// distinguishes two jobs of Hydra.
 using AncestorLookup = std::function<std::optional<int>(std::string_view program)>;
 
 Result<Identity> identify(const Lookup& environment, const AncestorLookup& ancestor);

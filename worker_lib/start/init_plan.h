@@ -1,7 +1,7 @@
-// core. This rank, the address of the store, and its host: from options and environment variables.
+// core. Determines this rank, the address of the store, and the rank that hosts it, from options
+// and environment variables.
 //
-// Errors:  Usage, naming the variable or the part of the address, its value and the remedy.
-// Thread:  any.
+// Errors:  Usage, with the variable or the part of the address, its value and the remedy.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace drun::worker {
 //
 // Errors: Usage, with the whole method, the invalid part and a valid alternative.
 
-// At most one of the two; neither: env://.
+// At most one of the two is set; neither for env://.
 struct InitMethod {
   std::optional<Endpoint> store = std::nullopt;         // tcp://host:port
   std::optional<std::string> file_path = std::nullopt;  // file:///path
-  // ?rank=R&world_size=N: texts, to be checked like the variables they stand for.
+  // ?rank=R&world_size=N: unchecked texts, like the variables that they replace.
   std::optional<std::string> rank = std::nullopt;
   std::optional<std::string> world_size = std::nullopt;
   bool operator==(const InitMethod&) const = default;
@@ -35,12 +35,12 @@ Result<InitMethod> parse_init_method(std::string_view method);
 // --- The plan
 
 struct InitPlan {
-  // master_addr and master_port: the store's, of env:// and tcp://; of file:// and a store of the
-  // caller's only where the others are (127.0.0.1 unless MASTER_ADDR says more).
+  // master_addr and master_port are the store's for env:// and tcp://. For file:// and a store of
+  // the caller, they only show where the other ranks are (127.0.0.1 unless MASTER_ADDR is set).
   WorkerIdentity self;
-  // This is rank 0, of several, and no agent hosts a store there.
+  // True on rank 0 of several if no agent hosts a store there.
   bool hosts_store = false;
-  // Of file://: the store is this file. Empty: it is not a file.
+  // For file://: the file of the store. Empty otherwise.
   std::string file_path = "";
   // The source of the rank: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm",
   // "InitOptions".

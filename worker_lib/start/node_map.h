@@ -1,8 +1,7 @@
-// edge. Where the ranks are. Ranks of one node are those that see the same boot of the same kernel
-// and the same network namespace, so that they reach each other over loopback and can hand each
-// other memory.
+// edge. Maps ranks to nodes. Ranks are on one node if they see the same boot of the same kernel and
+// the same network namespace, so that they can connect over loopback and pass memory to each other.
 //
-// Blocks:  until all ranks have said where they are, or the deadline.
+// Blocks:  until all ranks have published their place, or the deadline.
 // Errors:  WorkerError of the store; System.
 #pragma once
 
@@ -16,11 +15,11 @@ namespace drun::worker {
 
 struct RankPlace {
   int node = 0;         // numbered from 0 in the order of the nodes' first ranks
-  ProcessName process;  // of the ranks on other nodes, too
+  ProcessName process;  // also for ranks on other nodes
   bool operator==(const RankPlace&) const = default;
 };
 
-// The place of each rank. One request of each rank, and of rank 0 one more for each other rank.
+// The place of each rank. Each rank sends one request; rank 0 sends one more per other rank.
 std::vector<RankPlace> map_nodes(KeyStore& store, int rank, int size, Deadline deadline);
 
 }  // namespace drun::worker

@@ -1,8 +1,8 @@
-// edge. The processes of the ranks on this node, held by pidfds: the kernel reports their ends,
-// whatever became of the connections to them.
+// edge. The processes of the ranks on this node, watched with pidfds: the kernel reports their
+// ends, independent of connections.
 //
-// Limits:  a process is held where this one sees it: the same pid namespace, Linux 5.3 or later.
-// Thread:  any, once made.
+// Limits:  a process is watched if it is visible from here: same pid namespace, Linux 5.3 or later.
+// Thread:  any, once constructed.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 
 namespace drun::worker {
 
-// A process, told apart from a later one with the same pid. All zero: unknown.
+// Identifies a process, even if its pid is reused later. All zero: unknown.
 struct ProcessName {
   std::uint32_t pid = 0;
   std::uint64_t pid_namespace = 0;
@@ -29,12 +29,13 @@ ProcessName own_process();
 class PeerProcesses {
  public:
   PeerProcesses() = default;
-  // By rank of the world; unknown for ranks that are not to be held.
+  // `processes`: by rank of the world; unknown for ranks that are not watched.
   explicit PeerProcesses(const std::vector<ProcessName>& processes);
 
-  // Readable once that rank's process has ended; -1: it is not held. Valid as long as this.
+  // A descriptor that becomes readable when that rank's process ends; -1: not watched. Owned by
+  // this.
   int fd(int world_rank) const;
-  // The first of these that has ended; waits for one, at most `time`.
+  // The first of these ranks that has ended; waits for one for up to `time`.
   std::optional<int> ended(const std::vector<int>& world_ranks,
                            std::chrono::milliseconds time) const;
 

@@ -1,9 +1,9 @@
-// edge. How many threads of this process still run code of the program.
+// edge. Counts the threads of this process that still run code of the program.
 // Thread:  any.
-// Errors:  never throws for the system's reasons; where /proc tells nothing, 1.
-// Source:  proc(5), /proc/self/task/TID/stat. A joined thread stays listed there for a moment: the
-//          kernel wakes the joiner (CLONE_CHILD_CLEARTID) before it takes the thread off the list.
-//          It bears PF_EXITING by then, and is not counted.
+// Errors:  does not throw; returns 1 if /proc cannot be read.
+// Source:  proc(5), /proc/self/task/TID/stat. A joined thread stays listed there for a moment,
+//          because the kernel wakes the joiner (CLONE_CHILD_CLEARTID) before it removes the thread
+//          from the list. It has PF_EXITING by then, and is not counted.
 #pragma once
 
 #include <cstddef>

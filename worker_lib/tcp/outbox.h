@@ -1,9 +1,9 @@
 // edge. The outgoing side of a pair of ranks: a connection and its queue of frames.
 //
 // Order:   Eager and Ask frames leave in the order they were pushed in, since messages of one slot
-//          must arrive in order. Grants and Credits go before what has not begun. Parts of large
-//          messages take turns.
-// Owner:   keeps pointers to the sends that wait; take_back() before one goes.
+//          must arrive in order. Grants and Credits precede frames that have not begun. Parts of
+//          large messages take turns.
+// Owner:   keeps pointers to the sends that wait; call take_back() before destroying one.
 // Thread:  one at a time.
 #pragma once
 

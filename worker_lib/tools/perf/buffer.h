@@ -1,10 +1,10 @@
-// edge. Numbers that operations are timed on: in memory of the host, in a segment that the ranks of
-// a node share, or on a GPU.
+// edge. Buffers for timed operations: in host memory, in a segment that the ranks of a node share,
+// or on a GPU.
 //
-// Owner:   a Buffer its memory; the group outlives it.
+// Owner:   a Buffer owns its memory; the group outlives it.
 // Thread:  any, one at a time.
-// Errors:  std::runtime_error for a number that is not what it should be, BackendFailure for what
-//          the GPU's driver refuses, std::bad_alloc.
+// Errors:  std::runtime_error for a wrong number, BackendFailure for an error of the GPU's driver,
+//          std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -21,30 +21,29 @@ namespace drun::perf {
 
 struct Place {
   bool is_shared = false;  // memory of alloc_shared
-  // Absent: the host's.
+  // Null: host memory.
   std::shared_ptr<const worker::Gpu> gpu = nullptr;
-  std::shared_ptr<const worker::OwnStream> stream =
-      nullptr;  // of the GPU; operations come after it
+  std::shared_ptr<const worker::OwnStream> stream = nullptr;  // of the GPU; operations follow it
 };
 
-// Of this rank, which has the GPU that the backend nccl gives it: by its local rank.
+// The place of this rank. Selects the GPU like the backend nccl: by local rank.
 Place place_for(const Options& options, const ProcessGroup& group);
 std::string to_string(const Place& place);  // "cpu", "cuda:0"
 
 class Buffer {
  public:
-  // All zero. With alloc_shared a collective.
+  // Initially zero. A collective if it uses alloc_shared.
   Buffer(ProcessGroup& group, const Place& place, std::size_t count, DataType type);
 
   Elements all() const { return {data(), count_, type_, gpu_number(), stream()}; }
   Elements none() const { return {nullptr, 0, type_, gpu_number(), stream()}; }
 
   using Value = std::function<double(std::size_t place)>;
-  // Done, also on a GPU, when it returns.
+  // Done when it returns, also on a GPU.
   void fill(const Value& value) const;
-  // Throws unless each number is what the type holds of that value.
+  // Throws unless each number is that value, converted to the type.
   void check(const Value& value) const;
-  // The first number, of a buffer of F64.
+  // The first number of a buffer of F64.
   double first() const;
 
  private:
@@ -56,7 +55,7 @@ class Buffer {
   const Place place_;
   const std::size_t count_;
   const DataType type_;
-  // One of the two.
+  // One of the two is set.
   std::shared_ptr<void> on_host_;
   std::unique_ptr<worker::GpuMemory> on_gpu_;
 };

@@ -1,13 +1,14 @@
-// edge. One operation at one size: timed in blocks, and checked before the first and after each.
+// edge. Measures one operation at one size, in timed blocks. Results are checked before the first
+// block and after each.
 //
-// How:     on the host, operations one after the other, each done before the next; on a GPU, as
-//          nccl-tests does, many put into the stream in a row, and the last waited for (messages:
-//          as on the host).
-// Units:   bytes as nccl-tests counts them: of the whole buffer of broadcast, reduce and
-//          all_reduce; of all ranks' parts together for gather, all_gather, scatter,
-//          reduce_scatter and all_to_all; of a message.
-// Errors:  throws std::runtime_error for a wrong result, WorkerError as the group does,
-//          BackendFailure for what the GPU's driver refuses.
+// How:     on the host, each operation is done before the next one starts. On a GPU, as in
+//          nccl-tests, many are queued on the stream, and the last one is waited for (messages: as
+//          on the host).
+// Units:   bytes as nccl-tests counts them: of the whole buffer for broadcast, reduce and
+//          all_reduce; of all ranks' parts together for gather, all_gather, scatter, reduce_scatter
+//          and all_to_all; of one message.
+// Errors:  throws std::runtime_error for a wrong result, the group's WorkerError, and
+//          BackendFailure for an error of the GPU's driver.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,11 @@
 namespace drun::perf {
 
 struct Measured {
-  std::size_t bytes = 0;  // as near to what was asked for as whole elements for every rank are
+  std::size_t bytes = 0;  // requested bytes, rounded to whole elements per rank
   std::size_t count = 0;  // elements
   double time_us = 0;     // median of blocks of operations, of the slowest rank
-  double algbw_gbs = 0;   // bytes / time, in 10^9 bytes a second
-  double busbw_gbs = 0;   // what a link would have to carry, as nccl-tests defines it
+  double algbw_gbs = 0;   // bytes / time, in 10^9 bytes per second
+  double busbw_gbs = 0;   // bus bandwidth as defined by nccl-tests
 };
 
 Measured measure(ProcessGroup& group, const Options& options, const Place& place,

@@ -1,6 +1,6 @@
-// core, but for CLI11's own output. drun-perf's command line.
+// core, except for CLI11's own output. The command line of drun-perf.
 //
-// Errors:  parse_options prints what is wrong (or the help) and returns the exit code.
+// Errors:  parse_options prints the error (or the help) and returns the exit code.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ struct Options {
   std::size_t min_bytes = 4;
   std::size_t max_bytes = std::size_t{64} << 20;
   std::string backend = "shm+gloo";
-  bool is_on_gpu = false;  // the numbers; the backend has one for GPUs then, which is nccl
+  bool is_on_gpu = false;  // the buffers; requires the backend nccl
   DataType type = DataType::F32;
   ReduceOp op = ReduceOp::Sum;
   int root = 0;
   bool is_json = false;
   bool is_shared = false;  // buffers from alloc_shared
-  double seconds = 0.2;    // at each size
+  double seconds = 0.2;    // per size
 };
 
 // "barrier", "broadcast", ... "all_to_all", "send_recv".

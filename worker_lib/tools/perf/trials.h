@@ -1,8 +1,8 @@
-// edge. The unit of timing: one operation at one size, with its memory.
+// edge. One operation at one size with its memory, which is the unit of timing.
 //
-// Owner:   a Trial keeps its buffers; the group outlives it.
+// Owner:   a Trial owns its buffers; the group outlives it.
 // Thread:  any, one at a time; in the same order on every rank.
-// Errors:  throws what the group and Buffer do.
+// Errors:  throws the errors of the group and Buffer.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ namespace drun::perf {
 struct Trial {
   std::function<void()> fill{};
   std::function<void()> run{};    // done when it returns
-  std::function<Work()> start{};  // the same, under way when it returns; absent: not to be had
+  std::function<Work()> start{};  // starts the same; absent: not supported
   std::function<void()> check{};
-  std::size_t count = 0;  // elements that make up its bytes
+  std::size_t count = 0;  // elements in `bytes`
   double bus_factor = 1;
 };
 
-// Of about so many bytes, counted as in measure.h. A collective where memory is shared.
+// A trial of about this number of bytes, counted as in measure.h. A collective if memory is shared.
 Trial make_trial(ProcessGroup& group, const Options& options, const Place& place,
                  std::size_t bytes);
 

@@ -1,13 +1,14 @@
-// edge. The probe of one node, from its first look to its report, and node 0's gathering of all.
+// edge. Runs the probe of one node, and on node 0 collects the reports of all nodes.
 //
-//   each node   facts of its machine into the store; visits its neighbors and node 0, asks for
-//               their names; reduces data with each neighbor; its report into the store
-//   node 0      visits all; then gathers the reports, and tells all what it made of them
+//   each node   publishes facts about its machine in the store; visits its neighbors and node 0,
+//   and
+//               resolves their names; reduces data with each neighbor; publishes its report
+//   node 0      visits all nodes; then collects the reports and sends the findings to all
 //
-// Cost:    O(1) a node, O(nodes) node 0.
-// Thread:  any.   Blocks: kExamineAtMost, node 0 a little longer; a part that fails or hangs is in
-//          the report.
-// Errors:  WorkerError when the store is lost.
+// Cost:    O(1) per node, O(nodes) on node 0.
+// Thread:  any.   Blocks: kExamineAtMost, on node 0 a little longer. A part that fails or hangs is
+//          reported.
+// Errors:  WorkerError if the store is lost.
 #pragma once
 
 #include <chrono>
@@ -30,13 +31,13 @@ struct Task {
   int gpus = 0;           // --gpus=
   std::string problem{};  // --problem=: why the job's program cannot be started here
   bool is_json = false;   // --json
-  bool is_quiet = false;  // --quiet: node 0 speaks for all
-  // --preflight: no table; a node that is at fault ends with 1.
+  bool is_quiet = false;  // --quiet: only node 0 prints
+  // --preflight: prints no table; exits with 1 on a node that is at fault.
   bool is_preflight = false;
   bool operator==(const Task&) const = default;
 };
 
-// `words` without the program's name.
+// `words`: without the program's name.
 Result<Task> parse_task(std::span<const std::string> words);
 
 // --- Examination
@@ -48,19 +49,19 @@ struct Seat {
   int count = 1;
   std::string master;
   std::uint16_t port = 0;
-  std::string network;  // the interface that the user wants; empty: that towards the master
+  std::string network;  // the user's interface; empty: the one that reaches the master
 };
 
 struct Examined {
   NodeReport report;
-  bool is_hanging = false;  // a thread does not end: end the process without it
-  // Answers later visitors: to be kept until the findings are shown.
+  bool is_hanging = false;  // a thread hangs: end the process without joining it
+  // Answers later visitors; keep it until the findings are shown.
   std::shared_ptr<void> host;
 };
 
 Examined examine(const Seat& seat, const Task& task, const std::shared_ptr<KeyStore>& store);
 
-// Node 0: what the others have told.
+// On node 0: collects the reports of the others.
 Reports gather(const NodeReport& own, const Seat& seat, KeyStore& store);
 
 // Node 0 sends the findings and waits a moment until all nodes have shown them and confirmed that,

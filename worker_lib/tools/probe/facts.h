@@ -1,7 +1,5 @@
 // core. One node's report: facts about its machine and its connections to other nodes.
-//
-// Units:   bytes, seconds, 10^9 bytes a second.
-// Owner:   values; copy freely.   Thread: any.
+// Units:   bytes, seconds, 10^9 bytes per second.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +9,17 @@
 
 namespace drun::probe {
 
-// One machine. Empty or 0: not there, or not known.
+// One machine. Empty or 0: missing or unknown.
 struct NodeFacts {
   int node = 0;
   std::string host;
   std::string version;  // drun's
   std::string kernel;
-  std::string address;  // numeric: where the others reach it
-  std::string network;  // the interface that has it
-  int mtu = 0;          // of that
-  int port = 0;         // where its probe answers
-  int cores = 0;        // that this process may use
+  std::string address;  // numeric address for other nodes
+  std::string network;  // the interface with that address
+  int mtu = 0;          // of that interface
+  int port = 0;         // of its probe
+  int cores = 0;        // usable by this process
   std::uint64_t memory_bytes = 0;
   std::uint64_t shm_bytes = 0;  // /dev/shm
   std::uint64_t shm_free_bytes = 0;
@@ -39,19 +37,19 @@ struct NodeFacts {
 // A visit to another node's probe.
 struct Visit {
   int to = 0;
-  bool has_arrived = false;     // connected, and small messages were answered
-  bool large_ones_too = false;  // so were messages of more than a packet
+  bool has_arrived = false;     // connected and answered small messages
+  bool large_ones_too = false;  // also messages larger than a packet
   std::string reason;           // why not
   double round_trip_s = 0;      // the shortest
-  double clock_ahead_s = 0;     // of this node's clock, over the other's
-  double clock_bound_s = 0;     // by which that may be wrong
+  double clock_ahead_s = 0;     // this node's clock minus the other's
+  double clock_bound_s = 0;     // maximum error of that
   bool operator==(const Visit&) const = default;
 };
 
 // How the name service of this node resolves another node's name and address.
 struct NameLookup {
   int of = 0;
-  bool is_done = false;  // in time
+  bool is_done = false;  // finished in time
   std::vector<std::string> addresses;
   std::string name_back;
   bool operator==(const NameLookup&) const = default;

@@ -1,7 +1,7 @@
-// core. Reports and findings as JSON: what probes tell each other through the store, and what
-// `drun doctor --json` prints.
+// core. Reports and findings as JSON, which probes exchange through the store and `drun doctor
+// --json` prints.
 //
-// Limits:  64 KiB a report; more, or what is no report, is Refused.
+// Limits:  64 KiB per report. Larger or invalid reports are Refused.
 // Thread:  any.
 #pragma once
 
@@ -22,7 +22,7 @@ Result<NodeReport> parse_report(std::string_view text);
 std::string to_json(const std::vector<Finding>& findings);
 Result<std::vector<Finding>> parse_findings(std::string_view text);
 
-// All in one object, indented, with a newline.
+// Everything in one object, indented, with a newline.
 std::string whole_json(const std::vector<std::optional<NodeReport>>& reports,
                        const std::vector<Finding>& findings);
 

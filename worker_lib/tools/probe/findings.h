@@ -1,9 +1,8 @@
-// core. From the reports of all nodes to the problems: a line each, with its remedy.
+// core. Determines problems from the reports of all nodes: one line each, with its remedy.
 //
-// Shape:   problems before warnings. A problem is what makes jobs fail, hang or crawl; a warning is
-//          what may.
-// Rule:    where nodes differ, the few are named, not the many; of two, the one that has less.
-// Owner:   values; copy freely.   Thread: any.
+// Order:   problems before warnings. A problem makes jobs fail, hang or run slowly; a warning may
+//          do so.
+// Rule:    if nodes differ, the minority is named; of two nodes, the one that has less.
 #pragma once
 
 #include <cstdint>
@@ -23,35 +22,35 @@ std::string limit_text(const std::optional<std::uint64_t>& limit);  // "1024", "
 std::string rate_text(double gbytes_per_s);                         // "11.2 GB/s", "0.03 GB/s"
 std::string time_text(double seconds);                              // "35 us", "1.2 ms", "3.5 s"
 std::string clock_text(double ahead_s, double bound_s);             // "+1.2 ms +-0.1 ms", "0"
-std::string or_none(const std::string& text);                       // "none" for nothing
+std::string or_none(const std::string& text);                       // "none" if it is empty
 
 // --- Problems of single nodes
 
 struct Finding {
   bool is_problem = false;
-  std::vector<int> nodes{};  // whom it is about
+  std::vector<int> nodes{};  // the affected nodes
   std::string what{};        // "node 2 (gpu2) has nofile 1024, the others 1048576"
   std::string remedy{};      // "raise it: ulimit -n, ..."
   bool operator==(const Finding&) const = default;
 };
 
-// By node rank; absent: it has not told in time.
+// By node rank; absent: no report in time.
 using Reports = std::vector<std::optional<NodeReport>>;
 
 std::vector<Finding> findings_of(const Reports& reports);
 
-// The node that a job does better without: the one it is about, of two the later one, of more
-// node 0, which stands for all.
+// The node that a job should exclude: the affected node; the later one of two; node 0 if there are
+// more.
 int node_at_fault(const Finding& finding);
 
 bool has_problem(const std::vector<Finding>& findings);
 
-// Of those, what is about `node` (and not about most nodes).
+// The findings that affect `node` (and not most nodes).
 std::vector<Finding> findings_about(int node, const std::vector<Finding>& findings);
 
-// "node 2 (gpu2)"; "node 2" where it has told no name.
+// "node 2 (gpu2)"; "node 2" if its name is unknown.
 std::string node_name(const Reports& reports, int node);
-// "nodes 0-2, 7"; "node 2 (gpu2)" of one.
+// "nodes 0-2, 7"; "node 2 (gpu2)" for one node.
 std::string node_names(const Reports& reports, const std::vector<int>& nodes);
 
 // --- Nodes that differ from the others in one property
@@ -61,14 +60,14 @@ struct Property {
   bool is_problem = false;
   // Only a node that has less than most is reported.
   bool is_less_worse = false;
-  // Of a number, what fraction of the others' is still as good.
+  // For a number: the fraction of the others' value that is still acceptable.
   double tolerance = 1.0;
   std::string remedy{};
-  std::function<std::string(const NodeFacts&)> text{};  // empty: not known there
+  std::function<std::string(const NodeFacts&)> text{};  // empty: unknown on that node
   std::function<double(const NodeFacts&)> number{};     // absent: texts are compared
 };
 
-// A finding for each value that is not the one that most nodes have.
+// One finding per value that differs from the most frequent one.
 std::vector<Finding> differences(const Reports& reports, const Property& property);
 
 // --- Problems between nodes: unreachable nodes, names, slow pairs
@@ -79,7 +78,7 @@ std::vector<Finding> differences(const Reports& reports, const Property& propert
 
 void add_link_findings(std::vector<Finding>& findings, const Reports& reports);
 
-// The median node's best pair; 0 with no pairs.
+// The rate of the median node's best pair; 0 without pairs.
 double usual_rate(const Reports& reports);
 
 }  // namespace drun::probe

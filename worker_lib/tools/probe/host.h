@@ -15,7 +15,7 @@ namespace drun::probe {
 
 class Host {
  public:
-  // On any free port of every address. Errors: System.
+  // Listens at a free port on all addresses. Errors: System.
   static Result<std::unique_ptr<Host>> open(std::string token);
   ~Host();
   Host(const Host&) = delete;

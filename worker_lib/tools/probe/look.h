@@ -1,5 +1,5 @@
-// edge. What this machine is: limits, memory, interface, libraries. Decides nothing.
-// Thread: any.   Blocks: name resolution of the master's name; loading NCCL.
+// edge. Collects facts about this machine: limits, memory, interface, libraries.
+// Thread: any.   Blocks: resolving the master's name; loading NCCL.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace drun::probe {
 
-// The address from which this machine reaches `master`, its interface and MTU; of the interface
-// `wanted` unless that is empty. Errors: as local_address.h.
+// Sets the address from which this machine reaches `master`, its interface and MTU; if `wanted` is
+// not empty, those of that interface. Errors: as local_address.h.
 Result<void> look_at_network(NodeFacts& facts, const std::string& master, std::uint16_t port,
                              const std::string& wanted);
 
-// The rest; what cannot be found out stays as it is.
+// Sets the other facts. Facts that cannot be determined are unchanged.
 void look_at_machine(NodeFacts& facts);
 
 }  // namespace drun::probe

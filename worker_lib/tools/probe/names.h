@@ -1,8 +1,8 @@
 // edge. Asks the name service for other nodes' names and addresses.
 //
 // Thread:  runs in a separate thread, because getaddrinfo cannot be interrupted.
-// Owner:   the probe. One that hangs outlives this: end the process without waiting for it
-//          (is_hanging).
+// Owner:   the probe. A thread that hangs outlives this object: end the process without waiting for
+//          it (is_hanging).
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ class Names {
  public:
   explicit Names(std::vector<Named> nodes);
 
-  // The results by then, one for each node; does not wait for the rest.
+  // Returns the results until the deadline, one per node; does not wait for the others.
   std::vector<NameLookup> wait_until(std::chrono::steady_clock::time_point deadline);
   bool is_hanging() const;
 

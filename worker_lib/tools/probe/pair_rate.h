@@ -1,6 +1,5 @@
-// core. The schedule of pairs: every node with its two neighbors in the ring of all nodes,
-// so that no node has two partners at a time and the number of passes does not grow.
-// Thread: any.
+// core. The schedule of pairs: every node with its two neighbors in the ring of all nodes, so that
+// no node has two partners at a time and the number of passes is constant.
 #pragma once
 
 #include <memory>
@@ -14,15 +13,15 @@ namespace drun::probe {
 
 struct Pairing {
   int with = 0;
-  int edge = 0;           // the same number at both ends, no other pair's
-  bool is_first = false;  // of the two
+  int edge = 0;           // the same number on both nodes, different for each pair
+  bool is_first = false;  // of the two nodes
   bool operator==(const Pairing&) const = default;
 };
 
-// Of `node`, in order. None where it is alone; one of two nodes.
+// The pairings of `node`, in order. None with one node; one with two nodes.
 std::vector<Pairing> pairings(int node, int count);
 
-// Whom `node` visits: its neighbors and node 0; node 0 visits all.
+// The nodes that `node` visits: its neighbors and node 0; node 0 visits all.
 std::vector<int> visits_of(int node, int count);
 
 // --- Rate at which this node and a neighbor reduce data together, over worker_lib's Gloo as in
