@@ -5,6 +5,7 @@
 //   import fails, hangs, or the process dies meanwhile   Failed: the next round tries it again
 //   a fork would not be safe, or it died too often       Off: every worker is started as usual
 //   it dies while Ready or Forking                       Starting
+//
 // Workers that the interpreter cannot start are started in the usual way, and the reason is logged
 // once. Output of the modules is logged. The interpreter ends with this process: by its
 // parent-death signal, and when its socket closes.

@@ -5,10 +5,12 @@
 //   by later            0 1 2 | the user's | low low low ... |   of four for each child that is
 //   a child copies `---------------------------------------' |   being started
 //                                                 pipes, sockets, pidfds ...
+//
 // A child shares our table when it is cloned (CLONE_FILES). Its first system call gives it a copy
 // that holds only the low descriptors. If a child copied the whole table and had exec close it
 // again, it would pay for every descriptor of the workers before it: with 256 workers, four fifths
 // of the time to start them.
+//
 // Owner:   one per process, created before it opens descriptors that children must not have.
 // Thread:  any, one at a time.
 // Errors:  is_usable() is false where the kernel or a sandbox has no close_range(2), and where

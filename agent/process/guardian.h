@@ -1,14 +1,14 @@
 // edge. The guardian: the process that the user started. It ensures that no process of the job
 // outlives the agent.
 //
-// Shape:   guardian (the caller's pid)  --  agent (in a new session)  --  workers ... Both are
-//          child subreapers, and each is notified at once if the other dies, even while it is
-//          stopped. The survivor kills all descendants and exits. After SIGKILL of either one, no
-//          process of the job is left, including new sessions, double forks and stopped processes.
-//          Needs no privileges.
-// Signals: every signal that can be caught is forwarded to the agent once, but what was ignored at
-//          the start stays ignored; SIGTSTP (Ctrl-Z) stops the guardian alone: the shell is back
-//          and the job continues, `fg` and `bg` work as usual.
+// Shape:   guardian (the caller's pid)  --  agent (in a new session)  --  workers ...
+//          Both are child subreapers, and each is notified at once if the other dies, even while it
+//          is stopped. The survivor kills all descendants and exits. After SIGKILL of either one,
+//          no process of the job is left, including new sessions, double forks and stopped
+//          processes. Needs no privileges.
+// Signals: every signal that can be caught is forwarded to the agent once; signals ignored at the
+//          start stay ignored. SIGTSTP (Ctrl-Z) stops only the guardian: the shell returns, the job
+//          continues, and `fg` and `bg` work as usual.
 // Thread:  call it while the process has one thread.
 #pragma once
 

@@ -2,15 +2,17 @@
 // their deadlines, and breaks the group with the first failure.
 //
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
+//
 // Order:   a collective gets its number at its turn: when it locks running_, or, if asynchronous
 //          operations are pending, when it is put into the executor's queue under submitting_.
-// Failing: 1. after a lost connection, the group waits up to half a second for the kernel to report
-//          the end of a process on this node, or for another rank's cause; 2. the cause is put into
-//          the store, unless another rank's cause is there already: every rank reports the first
-//          one; 3. the backend is aborted. This wakes this rank's other threads, and the peers
-//          detect it and do the same. If the store does not respond, the abort is delayed by
-//          kPromptTime only, and the cause is sent again afterwards. If a rank detects a closed
-//          connection, then either the cause is in the store or the peer's process has ended.
+// Failing: 1. After a lost connection, the group waits up to half a second for the kernel to report
+//          the end of a process on this node, or for another rank's cause.
+//          2. The cause is put into the store, unless another rank's cause is there already. Every
+//          rank reports the first one.
+//          3. The backend is aborted. This wakes this rank's other threads, and the peers detect it
+//          and do the same. If the store does not respond, the abort is delayed by kPromptTime
+//          only, and the cause is sent again afterwards. If a rank detects a closed connection,
+//          then either the cause is in the store or the peer's process has ended.
 // Threads: the caller's for synchronous operations and for messages that it waits for; executor_
 //          for asynchronous collectives; request_threads_ for other messages; the job's watch.
 // Destroy: threads, backend, store, hosted store, in this order.

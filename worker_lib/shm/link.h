@@ -4,8 +4,9 @@
 //            queued --offer--> offered --taken--> done
 //                              offered --grant--> sending --> done
 //     recv:  posted --short--> done
-// posted --offer, read from the sender's memory, taken--> done    (Messages; or else:)
+//            posted --offer, read from the sender's memory, taken--> done  (Messages; or else:)
 //            posted --offer, grant--> arriving --> done
+//
 // Credit:  the receiver keeps short messages that have no recv yet, at most kMostKeptBytes per
 //          sender. The sender counts these bytes and offers further messages instead. The rings can
 //          therefore always be emptied, and a message without a recv never blocks another one.

@@ -6,6 +6,7 @@
 //         ...
 //       });
 //     }
+//
 // An exception that leaves `body` is printed on stderr and written as JSON to the file named by
 // TORCHELASTIC_ERROR_FILE, and the result is 1. The JSON has torchrun's format: {"message":
 // {"message": "type: text", "extraInfo": {"py_callstack": "...", "timestamp": "seconds"}}}. The

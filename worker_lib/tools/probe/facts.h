@@ -1,4 +1,5 @@
 // core. One node's report: facts about its machine and its connections to other nodes.
+//
 // Units:   bytes, seconds, 10^9 bytes per second.
 #pragma once
 
