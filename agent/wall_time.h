@@ -1,4 +1,4 @@
-// core. Moments and durations as people and programs read them.
+// core. Formats times and durations.
 // Thread: any.
 #pragma once
 
@@ -17,7 +17,7 @@ std::string utc_time(WallTime time);
 inline WallTime wall_now() {
   return std::chrono::floor<WallTime::duration>(std::chrono::system_clock::now());
 }
-// As JSON has durations.
+// The unit of durations in JSON.
 inline double in_seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
 }

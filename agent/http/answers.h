@@ -1,11 +1,11 @@
-// core. What this node's agent answers over HTTP, to anyone who reaches the port: no arguments of
-// programs and nothing of their environment.
+// core. The HTTP answers of this node's agent. Any client can read them, so they contain no program
+// arguments and no environment.
 //
 //   GET /metrics   Prometheus's text               /livez    200 as long as the agent answers
 //   GET /status    `drun status --node --json`,    /readyz   200 while workers run, else 503
 //                  of commands only the program
 //
-// Errors:  none: 404 names the pages there are, 405 what may be asked.   Thread: any.
+// Errors:  none; 404 lists the existing pages, 405 the allowed methods.   Thread: any.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct Answer {
   std::string body{};
 };
 
-// `target`: with or without a query, which means nothing. `status` is asked when it is wanted.
+// `target`: a query in it is ignored. `status` is called only if the answer needs it.
 Answer answer(std::string_view method, std::string_view target,
               const std::function<NodeStatus()>& status);
 

@@ -1,7 +1,7 @@
 // core. An agent's metrics of its job, in Prometheus's text format.
 //
-// Shape:   families drun_*, each with HELP and TYPE; without a world only what is known before.
-//          Label values are escaped; bytes that are not UTF-8 become U+FFFD.
+// Shape:   families drun_*, each with HELP and TYPE; before the first world only metrics that do
+//          not need it. Label values are escaped; bytes that are not UTF-8 become U+FFFD.
 // Source:  prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4.
 // Thread:  any.
 #pragma once

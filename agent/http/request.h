@@ -1,5 +1,5 @@
-// core. One HTTP request, read from bytes as they arrive, and the bytes of its answer. No socket in
-// it: server.h has that. The one source that includes Beast.
+// core. Parses one HTTP request from bytes as they arrive, and formats its answer. server.h has the
+// socket. In the agent, only request.cc includes Beast.
 //
 // Limits:  a head of kMostRequestBytes, no body. Bytes after the request are ignored.
 // Owner:   one connection.   Thread: any.
@@ -25,13 +25,13 @@ class RequestReader {
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  // The next bytes of the connection. Once Complete or Malformed it stays so.
+  // Takes the next bytes of the connection. Complete and Malformed are final.
   State take(std::string_view bytes);
 
-  // The next three: of a request that is complete.
+  // The next three require a complete request.
   std::string_view method() const;
   std::string_view target() const;
-  // In the request's version of HTTP, without the body where a HEAD asks. It ends the connection.
+  // Uses the request's version of HTTP, omits the body for HEAD, and closes the connection.
   std::string response(const Answer& answer) const;
 
  private:

@@ -1,11 +1,11 @@
-// edge. Asks NCCL's RAS service, without ever blocking: one question at a time, bounded in time and
+// edge. A nonblocking client of NCCL's RAS service: one query at a time, with limits on time and
 // size.
 //
-// Frozen:  all processes of the node listen at the address, and the kernel picks one of them. One
-//          that is silent for a second may be stopped; then another connection is tried, up to
-//          four.
-// Owner:   the caller; destruction or stop() ends a question silently.
-// Thread:  the io_context's only. `on_answer` comes from the loop, once and only once.
+// Stopped: all processes of the node listen at the address, and the kernel selects one of them. If
+//          it does not respond for a second, it may be stopped, and another connection is tried, up
+//          to four.
+// Owner:   the caller; destruction and stop() cancel a query without calling `on_answer`.
+// Thread:  the io_context's only. `on_answer` is called exactly once, from the loop.
 // Errors:  Unreachable: nothing listens there; Timeout: no complete answer in time; Refused: the
 //          answer is invalid.
 #pragma once
@@ -33,7 +33,7 @@ class Client {
   Client& operator=(const Client&) = delete;
   ~Client() { stop(); }
 
-  // `host`: a numeric address, or localhost. A call during a question gets the same answer.
+  // `host`: a numeric address, or localhost. A call during a query gets the same answer.
   void ask(const std::string& host, std::uint16_t port, OnAnswer on_answer);
   void stop();
 
@@ -42,7 +42,7 @@ class Client {
 
   asio::io_context& io_;
   std::chrono::milliseconds limit_;
-  std::shared_ptr<Question> question_;  // kept by its handlers until they have ended
+  std::shared_ptr<Question> question_;  // handlers keep it alive until they have run
 };
 
 }  // namespace drun::agent::ras

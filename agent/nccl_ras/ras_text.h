@@ -1,10 +1,10 @@
-// core. The answer of NCCL's RAS service as text for people (NCCL 2.24 and later), line by line.
+// core. Parses the text report of NCCL's RAS service (NCCL 2.24 and later), line by line.
 //
-// Told:    sizes of communicators, in a table by groups; processes that do not answer or are dead;
-//          and, where ranks of a communicator have launched different numbers of operations, how
-//          many ranks stand where, with rank, host and pid of those in the minority.
-// Lenient: a line that is not understood is passed over.
-// Owner:   a value in a fixed place; the report must outlive it.   Thread: any, one at a time.
+// Content: sizes of communicators, in a table by groups; processes that do not respond or are dead;
+//          and, if ranks of a communicator have launched different numbers of operations, the
+//          number of ranks per count, with rank, host and pid of those in the minority.
+// Errors:  unknown lines are ignored.
+// Owner:   not movable; the report must outlive it.   Thread: any, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ class TextAnswer {
   TextAnswer(const TextAnswer&) = delete;
   TextAnswer& operator=(const TextAnswer&) = delete;
 
-  // Without its end of line. False: the answer is too large.
+  // `line`: without its line end. False if the answer is too large.
   bool take(std::string_view line);
 
-  // Its last part has begun; that part has no mark at its end.
+  // True once the last part has begun, because that part has no end mark.
   bool is_complete() const { return is_last_part_; }
 
  private:
@@ -44,9 +44,9 @@ class TextAnswer {
   bool is_last_part_ = false;
   std::map<int, int> sizes_{};               // of communicators, by group
   std::map<std::string, std::size_t> at_{};  // in the report, by "#group-number (hash)"
-  std::size_t communicator_ = 0;             // that lines speak of, where there is any
+  std::size_t communicator_ = 0;             // index of the one that the current lines describe
   std::optional<std::size_t> kind_{};
-  std::optional<std::uint64_t> count_{};  // of the ranks that are named next
+  std::optional<std::uint64_t> count_{};  // of the ranks listed next
   std::size_t ranks_ = 0;
 };
 

@@ -34,7 +34,7 @@ namespace drun::agent {
 struct PreloaderSpec {
   PreloadSpec preload;
   preload::Start start;
-  std::vector<std::string> inherited;               // "NAME=value", as the workers' (Command)
+  std::vector<std::string> inherited;               // "NAME=value" lines, as in Command
   std::optional<std::uint64_t> descriptor_limit{};  // as the workers'
 };
 
@@ -42,7 +42,7 @@ class Preloader final : public WarmStarter {
  public:
   struct Listener {
     virtual ~Listener() = default;
-    // The interpreter's process exists: it is a child of this process, but no worker's.
+    // The interpreter's process exists. It is a child of this process and not a worker.
     virtual void on_interpreter_begun(int pid) = 0;
     virtual void on_interpreter_reaped() = 0;
   };
@@ -55,13 +55,13 @@ class Preloader final : public WarmStarter {
   // Starts the interpreter, unless it runs or is off.
   void start();
 
-  // Calls `then`, from the io_context, once the imports are over: with the error of one that failed
-  // or took too long, with success also if workers are to be started as usual. One call at a time.
+  // Calls `then` from the io_context when the imports are done: with an error if one failed or took
+  // too long; with success also if workers are to be started in the usual way. One call at a time.
   void when_imported(std::function<void(Result<void>)> then);
-  // The wait for the imports is over, successfully.
+  // Ends the wait for the imports with success.
   void stop_waiting();
 
-  // Kills the interpreter. No worker is started by it any more.
+  // Kills the interpreter. It starts no more workers.
   void stop();
 
   bool start(const Command& command, int local_rank, OnBegun on_begun) override;

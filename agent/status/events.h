@@ -1,7 +1,6 @@
-// core. The events on a node in the course of its job: `--events`.
+// core. The events on a node during its job, and their file: `--events`.
 //
-// Shape:   AgentStarted, then per round RoundBegan .. RoundEnded, then JobEnded.
-// Owner:   values; copy freely.   Thread: any.
+// Order:   AgentStarted, then per round RoundBegan .. RoundEnded, then JobEnded.
 #pragma once
 
 #include <chrono>
@@ -32,13 +31,13 @@ struct AgentStarted {
   std::string kernel{};
   std::string log_directory{};                  // empty: no files
   std::vector<EnvironmentEntry> environment{};  // reported_environment() of redaction.h
-  std::vector<WorkerPlacement> placements{};    // by local rank; empty: nothing is placed
+  std::vector<WorkerPlacement> placements{};    // by local rank; empty: none is bound
 };
-// This node's time is in that phase from now on.
+// This node has entered a phase.
 struct PhaseBegan {
   Phase phase = Phase::Waiting;
 };
-// Each time that the agent joins a coordinator. `term` is that of its election; 0: not elected.
+// The agent has joined a coordinator. `term`: of its election; 0: not elected.
 struct CoordinatorJoined {
   std::uint64_t term = 0;
 };
@@ -51,7 +50,7 @@ struct WorkerStarted {
   int local_rank = 0;
   int pid = 0;
 };
-// It has printed something for the first time in this round.
+// The worker has printed for the first time in this round.
 struct WorkerAlive {
   int round = 0;
   int rank = 0;
@@ -60,8 +59,8 @@ struct WorkerAlive {
 struct WorkerFailed {
   Failure failure;
 };
-// Every end of a worker, also of those that drun stopped. The usage includes that of its children
-// which it has waited for.
+// A worker has ended, on its own or stopped by drun. The usage includes children that it waited
+// for.
 struct WorkerEnded {
   int round = 0;
   int rank = 0;
@@ -71,11 +70,11 @@ struct WorkerEnded {
   bool stopped_by_drun = false;
   std::optional<WorkerUsage> usage{};
 };
-// Of a worker of this node: no sign of life for --hang-timeout.
+// A worker of this node has shown no activity for --hang-timeout.
 struct HangSuspectedHere {
   Failure failure;
 };
-// What all nodes found out about a hang; the round is stopped for it.
+// All nodes have examined a hang, and the round is stopped because of it.
 struct HangFoundAnywhere {
   int round = 0;
   std::string cause;
@@ -89,12 +88,12 @@ struct FaultInjectedAnywhere {
 struct NodeLeftOut {
   LeftOut node;
 };
-// The workers of this node are being stopped, by whatever happened anywhere.
+// The workers of this node are being stopped, for a cause on any node.
 struct RoundStopping {
   int round = 0;
-  std::string cause{};  // in words; empty: the end of the job
+  std::string cause{};  // as text; empty: the end of the job
 };
-// No worker of the round runs here any more.
+// No worker of the round is running on this node any more.
 struct RoundEnded {
   int round = 0;
   bool has_succeeded = false;       // all of this node's workers returned 0
@@ -111,10 +110,10 @@ using Event = std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBeg
                            HangFoundAnywhere, FaultInjectedAnywhere, NodeLeftOut, RoundStopping,
                            RoundEnded, SignalCame, JobEnded>;
 
-// An event has the texts of the first few failures, each cut to a length.
+// An event contains up to this number of failures, with truncated texts.
 inline constexpr std::size_t kMostFailuresTold = 4;
 
-// Where it happens: the same in every line of one file.
+// The origin of events.
 struct EventPlace {
   std::string run_id;
   std::string host;
@@ -122,8 +121,8 @@ struct EventPlace {
 };
 
 // One JSON object in one line, newline included: "time", "event", "run_id", "host", "agent_pid",
-// then what the event has (docs/reference/events.md). `up`: since the agent began, by its steady
-// clock. Bytes that are not UTF-8 become U+FFFD. Never throws.
+// then the event's own fields (docs/reference/events.md). `up`: time since the agent began, by its
+// steady clock. Bytes that are not UTF-8 become U+FFFD. Never throws.
 std::string event_line(const Event& event, const EventPlace& place, WallTime time,
                        std::optional<std::chrono::microseconds> up = std::nullopt);
 
@@ -150,7 +149,7 @@ class EventFile {
 
   void write(std::string line);
 
-  // After the loop's end: waits until all is written; absent: without a limit.
+  // Call after the loop's end: waits until everything is written; absent: without a limit.
   void finish(std::optional<std::chrono::milliseconds> at_most);
 
  private:
@@ -158,19 +157,20 @@ class EventFile {
   std::unique_ptr<Impl> impl_;
 };
 
-// Where all events of an agent go: to the file of --events, and into memory for the report.
+// Writes an agent's events to the file of --events, and keeps them in memory for the report.
 class EventLog {
  public:
   EventLog() : began_(std::chrono::steady_clock::now()) {}
-  // `file`: empty for none. `keeps`: whether kept() is wanted. Errors: those of EventFile::open.
+  // `file`: empty for none. `keeps`: whether take_kept() will be called. Errors: those of
+  // EventFile::open.
   Result<void> open(asio::io_context& io, const std::string& file, bool keeps, EventPlace place,
                     const Log& log);
 
   void write(const Event& event);
-  // A WorkerStarted of each; pid 0: it was not started.
+  // Writes WorkerStarted for each worker; pid 0: not started.
   void write_started(const World& world, const std::vector<int>& pids);
 
-  // The lines so far; at most kMostKeptBytes, then all but JobEnded are left out.
+  // The lines so far. Beyond kMostKeptBytes, all events except JobEnded are dropped.
   static constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
   std::string take_kept() { return std::move(kept_); }
   void finish(std::optional<std::chrono::milliseconds> at_most) { file_.finish(at_most); }

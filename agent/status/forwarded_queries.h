@@ -21,12 +21,13 @@ namespace drun::agent {
 
 class ForwardedQueries {
  public:
-  // To the coordinator; `answer` below brings the answer.
+  // Sends a query to the coordinator; its answer is passed to answer().
   using Ask = std::function<void(std::uint64_t question)>;
-  // The answer where the coordinator has given none: `why`, a sentence.
+  // The answer if the coordinator has sent none. `why` is a sentence.
   using Unanswered = std::function<std::string(const std::string& why)>;
 
-  // Opens the socket of that word (status_socket.h). `limit`: for the coordinator's answer.
+  // Opens the socket with the prefix `word` (status_socket.h). `limit`: for the coordinator's
+  // answer.
   ForwardedQueries(asio::io_context& io, const Log& log, const std::string& word,
                    std::chrono::seconds limit, Ask ask, Unanswered unanswered);
 

@@ -1,6 +1,4 @@
-// core. An agent's answer about its node: `drun status`.
-//
-// Owner:   values; copy freely.   Thread: any.
+// core. An agent's answers to `drun status`.
 #pragma once
 
 #include <chrono>
@@ -24,11 +22,11 @@ struct NodeStatus {
   std::string run_id;
   std::string host;
   int pid = 0;         // the agent's
-  int parent_pid = 0;  // what the user started: the guardian
+  int parent_pid = 0;  // the guardian, which the user started
   std::vector<std::string> command;
-  std::size_t arguments_at = 1;         // where the program's own arguments begin in it
-  std::vector<ProgramSpec> programs{};  // several: instead of `command`, which is the first one's
-  int node_count = 1;                   // as asked for; the world's once there is one
+  std::size_t arguments_at = 1;         // index in `command` of the program's own arguments
+  std::vector<ProgramSpec> programs{};  // several: all programs; `command` is the first one's
+  int node_count = 1;                   // requested; the world's once there is one
   NodePhase phase = NodePhase::Joining;
   std::optional<World> world;             // of the latest round
   std::chrono::milliseconds up{0};        // the agent
@@ -45,15 +43,15 @@ struct NodeStatus {
 // that are not UTF-8 become U+FFFD. Never throws.
 std::string status_json(const NodeStatus& status);
 
-// The same for readers other than this user: commands up to the program, without its arguments,
-// which may hold tokens.
+// The same for readers other than this user: commands without the program's arguments, which may
+// contain tokens.
 NodeStatus without_arguments(NodeStatus status);
 
 // --- The answer about the whole job: from the coordinator's census
 //
 // Without a census, the answer has only this node and a note with the reason.
 
-// This node's word for a census.
+// This node's entry in a census.
 NodeSummary summary_of(const NodeStatus& status);
 
 // One JSON object, schema "drun.job/1" (docs/guide/running-jobs.md), newline at the end. Bytes that

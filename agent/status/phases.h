@@ -31,9 +31,9 @@ class PhaseClock {
   explicit PhaseClock(Time now) : since_(now) {}
 
   Phase current() const { return current_; }
-  // False: it was in that phase already.
+  // False if it was in that phase already.
   bool enter(Phase phase, Time now);
-  // With the phase that is not over yet.
+  // Includes the current phase.
   PhaseTimes totals(Time now) const;
   // The same at the end of the job.
   PhaseTimes final_totals(Time now) const;

@@ -1,4 +1,4 @@
-// core. Secrets out of what reports and events show of commands and environments. Thread: any.
+// core. Removes secrets from the commands and environments in reports and events. Thread: any.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ inline constexpr std::string_view kRedacted = "[redacted]";
 // Whether the name of a variable or option suggests a secret: TOKEN, PASSWORD, API_KEY and similar.
 bool is_secret_name(std::string_view name);
 
-// The value without the password of a URL ("https://user:password@host"); all of it replaced where
-// it looks like a key ("hf_...", "sk-...", "ghp_...", "AKIA...", "-----BEGIN").
+// The value without the password of a URL ("https://user:password@host"); replaced completely if it
+// looks like a key ("hf_...", "sk-...", "ghp_...", "AKIA...", "-----BEGIN").
 std::string without_secrets(std::string_view value);
 
 // The words of a command: values of options with secret names ("--token=x", "--token x", "TOKEN=x")

@@ -1,13 +1,13 @@
-// edge. Where an agent answers one question, `drun status` or `drun stacks`: a local socket in the
-// abstract namespace, so that nothing of it is left behind whatever ends the agent.
+// edge. The local socket at which an agent answers `drun status` or `drun stacks`. Its name is in
+// the abstract namespace, so nothing is left behind if the agent is killed.
 //
 // Name:    "@drun/<uid>/<pid>/<random>" ("@drun-stacks/..."), listed in /proc/net/unix of its
 //          network namespace.
 // Flow:    a client gets one text and the end of the stream; nothing is read from it.
-// Safety:  only the same user and root are answered (SO_PEERCRED); at most 16 at a time, each for
-//          2 s, once there is something to say.
+// Safety:  answers only the same user and root (SO_PEERCRED); at most 16 clients at a time, each
+//          for up to 2 s once the answer is ready.
 // Owner:   Agent; keeps the io_context running until stop().   Thread: the io_context's only.
-// Errors:  none: where there are no such sockets there is no status, which is logged (debug).
+// Errors:  none; if such sockets are not available, there is no status, which is logged (debug).
 #pragma once
 
 #include <functional>
@@ -21,22 +21,23 @@ namespace drun::agent {
 
 class StatusSocket {
  public:
-  // Takes the text, now or later, once; may be dropped: then the stream ends empty.
+  // Takes the text, once, now or later. If it is destroyed uncalled, the client gets an empty
+  // answer.
   using Reply = std::function<void(std::string text)>;
   using Ask = std::function<void(Reply reply)>;
 
-  // `word`: the name's first, "drun".
+  // `word`: the first part of the name, "drun".
   StatusSocket(asio::io_context& io, const Log& log, const std::string& word, Ask ask);
   ~StatusSocket();
   StatusSocket(const StatusSocket&) = delete;
   StatusSocket& operator=(const StatusSocket&) = delete;
 
-  // No calls of `ask` from here on; replies that come later are dropped. Idempotent.
+  // `ask` is not called afterwards, and later replies are dropped. Idempotent.
   void stop();
 
  private:
   class Impl;
-  std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended
+  std::shared_ptr<Impl> impl_;  // handlers keep it alive until they have run
 };
 
 }  // namespace drun::agent

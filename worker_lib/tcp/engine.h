@@ -76,7 +76,7 @@ class Engine {
   };
   // The destination of a granted message.
   struct Granted {
-    Receive* receive = nullptr;  // null: given up
+    Receive* receive = nullptr;  // null: abandoned
     std::size_t left_bytes = 0;
   };
 
@@ -143,7 +143,7 @@ class Engine {
   std::deque<std::uint32_t> strangers_;
   Matcher matcher_;
   std::uint64_t next_number_ = 0;
-  std::unordered_map<std::uint64_t, Send*> asked_;  // null: given up
+  std::unordered_map<std::uint64_t, Send*> asked_;  // null: abandoned
   std::unordered_map<int, std::unordered_map<std::uint64_t, Granted>> granted_;
   std::vector<char> buffer_ = std::vector<char>(std::size_t{128} << 10);
 };
