@@ -161,7 +161,7 @@ void read_frames(GroupPosition& position, const MainThread& main) {
     const Frame frame = frame_of(state);
     const bool sleeps = holds(frame.function, "nanosleep") || frame.function == "sleep";
     if (sleeps || frame.file.find(".py:") != frame.file.npos) position.position = Position::Outside;
-  } else if (holds(state, "poll") && main.has_loading_process) {
+  } else if (holds(state, "poll") && !holds(state, "epoll") && main.has_loading_process) {
     position.position = Position::DataLoader;
   } else if (holds(state, "futex") || holds(state, "poll")) {
     position.position = Position::Waits;
