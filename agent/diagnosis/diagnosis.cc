@@ -358,12 +358,14 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
 Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
                       const Observations& seen) {
   const Failure& root = failed.failures.front();
+  const bool knows_calls = seen.calls && seen.calls->fault != FaultClass::None;
   if (std::holds_alternative<Hung>(root.status)) {
     RankRanges suspects;
     for (const Failure& failure : failed.failures)
       if (std::holds_alternative<Hung>(failure.status))
         suspects.push_back({failure.rank, failure.rank});
     normalise(suspects);
+    if (knows_calls) return *seen.calls;
     Diagnosis diagnosis = diagnose_hang(seen.stacks ? *seen.stacks : read_evidence(root.traceback),
                                         suspects, outcome.world_size);
     diagnosis.adds_to_headline = diagnosis.fault != FaultClass::Hang || diagnosis.ranks != suspects;
@@ -377,6 +379,10 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
     reads.push_back({&failed.failures[i], read_error_text(failed.failures[i])});
   const auto cause =
       std::find_if(reads.begin(), reads.end(), [](const Read& read) { return !is_victim(read); });
+  const bool has_waited = std::any_of(reads.begin(), reads.end(), [](const Read& read) {
+    return read.text.sign == Sign::Waited || read.text.sign == Sign::MissingRank;
+  });
+  if (cause == reads.end() && has_waited && knows_calls) return *seen.calls;
   if (cause == reads.end()) return of_waiting(reads, outcome.world_size);
   Diagnosis diagnosis = by_texts(*cause, reads, is_soon(ran));
   if (!cause->failure->injected.empty()) {

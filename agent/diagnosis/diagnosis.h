@@ -57,6 +57,9 @@ struct Diagnosis {
 struct Observations {
   // Of a hang. Absent: it is read from the first failure's traceback (evidence_lines).
   std::optional<Evidence> stacks{};
+  // What dumps of PyTorch's Flight Recorder show (flight_recorder.h). It counts for a hang, and if
+  // every failed rank only waited for others.
+  std::optional<Diagnosis> calls{};
   // How long the last round ran. Absent: the job's duration if it had one round, else unknown.
   std::optional<std::chrono::milliseconds> round_ran{};
 };
