@@ -271,7 +271,7 @@ Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early
   return crash_of(read);
 }
 
-// All failures are of ranks that waited for others: nobody ended before them.
+// All failures are of ranks that waited for others: no rank had ended before.
 Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
   RankRanges named;
   RankRanges reported;

@@ -2,7 +2,7 @@
 // those that only saw a peer fail), the evidence, and what to do.
 //
 // Texts of workers are untrusted: only the ends of long ones are read, and evidence is cut. It may
-// contain any bytes; whoever shows it escapes it.
+// contain any bytes; reports escape it.
 #pragma once
 
 #include <chrono>
@@ -53,12 +53,12 @@ struct Diagnosis {
   bool operator==(const Diagnosis&) const = default;
 };
 
-// What is known beside the outcome.
+// Facts beside the outcome.
 struct Observations {
   // Of a hang. Absent: it is read from the first failure's traceback (evidence_lines).
   std::optional<Evidence> stacks{};
-  // What dumps of PyTorch's Flight Recorder show (flight_recorder.h). It counts for a hang, and if
-  // every failed rank only waited for others.
+  // The finding of dumps of PyTorch's Flight Recorder (flight_recorder.h). It counts for a hang,
+  // and if every failed rank only waited for others.
   std::optional<Diagnosis> calls{};
   // How long the last round ran. Absent: the job's duration if it had one round, else unknown.
   std::optional<std::chrono::milliseconds> round_ran{};

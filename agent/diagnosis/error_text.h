@@ -1,4 +1,4 @@
-// core. What the texts that a worker left mean: those of PyTorch, NCCL, Gloo, CUDA, Python and
+// core. Interprets the texts that a worker left: those of PyTorch, NCCL, Gloo, CUDA, Python and
 // worker_lib. They are taken from torch 2.15, NCCL 2.28 and Gloo's sources of that time.
 #pragma once
 

@@ -1,5 +1,5 @@
 // core. PyTorch's Flight Recorder: the last collective calls of a rank, as its dump has them, and
-// what the dumps of several ranks show together.
+// a comparison of the dumps of several ranks.
 //
 // A dump is what torch writes to a file when a collective times out (TORCH_FR_DUMP_TEMP_FILE,
 // TORCH_NCCL_DEBUG_INFO_TEMP_FILE), and what torch._C._distributed_c10d._dump_fr_trace returns.

@@ -1,5 +1,5 @@
-// core. What the stacks and counts of a hang mean: which ranks wait in a collective, and which ones
-// they wait for.
+// core. Interprets the stacks and counts of a hang: which ranks wait in a collective, and which
+// ones they wait for.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace {
 using timeline::FailureText;
 using timeline::Job;
 
-// From "signal 9 (SIGKILL, killed)" and the like: events have the status as text.
+// From text like "signal 9 (SIGKILL, killed)": events have the status as text.
 ExitStatus status_of(const FailureText& failure) {
   const std::string_view ended = failure.ended;
   constexpr std::string_view kSignal = "signal ";

@@ -151,7 +151,7 @@ TEST_CASE("the first difference counts") {
        {made(0, {kWaits}), made(1, {kWaits})},
        FaultClass::None,
        "ranks"},
-      {"a rank that is ahead, without anybody waiting",
+      {"a rank that is ahead, and no rank that waits",
        {made(0, {kDone, kDone}), made(1, {kDone})},
        FaultClass::None,
        "ranks"},
