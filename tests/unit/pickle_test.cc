@@ -96,7 +96,9 @@ TEST_CASE("broken pickles are errors") {
              ContainsSubstring("longer than the rest"));
   CHECK_THAT(reason("\x80\x02h\x07."s), ContainsSubstring("not there"));
   CHECK_THAT(reason("\x80\x02Nr\xff\xff\xff\xff."s), ContainsSubstring("out of range"));
-  CHECK_THAT(reason("\x80\x02\x8a\x09" "123456789."s), ContainsSubstring("too large"));
+  CHECK_THAT(reason("\x80\x02\x8a\x09"
+                    "123456789."s),
+             ContainsSubstring("too large"));
   CHECK_THAT(reason("\x80\x02Na."s), ContainsSubstring("missing"));
   CHECK_THAT(reason("\x80\x02NNa."s), ContainsSubstring("no list"));
   CHECK_THAT(reason("\x80\x02}(Nu."s), ContainsSubstring("no value"));
