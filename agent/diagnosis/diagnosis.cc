@@ -332,9 +332,10 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
     if (is_telling) diagnosis.ranks = others;
     const std::string where =
         first.text.collective.empty() ? "a collective" : first.text.collective;
-    diagnosis.summary = is_telling ? signs_missing_words(others) + " in " + where
-                                   : rank_words(*first.failure) + " waited too long in " + where +
-                                         "; it is not known for which rank";
+    diagnosis.summary =
+        is_telling ? signs_missing_words(others) + " in " + where + ", or made another call"
+                   : rank_words(*first.failure) + " waited too long in " + where +
+                         "; it is not known for which rank";
     diagnosis.advice =
         "run with --hang-timeout below the timeout of the collective, which shows "
         "the rank that the others wait for";

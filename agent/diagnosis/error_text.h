@@ -1,5 +1,7 @@
 // core. Interprets the texts that a worker left: those of PyTorch, NCCL, Gloo, CUDA, Python and
-// worker_lib. They are taken from torch 2.15, NCCL 2.28 and Gloo's sources of that time.
+// worker_lib. About half of the texts were found in the libraries of torch 2.15 and NCCL 2.30.7;
+// the others are of the C library, Python, the kernel and other programs, or are put together when
+// they are printed, and were not checked against a source.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
-// The texts are those that torch 2.15, NCCL 2.28, Gloo and Python 3.11 print; those marked "tried"
-// are from real runs on CPUs.
+// Cases marked "tried" have the text of a fault that was caused in a real run on CPUs (torch 2.15,
+// Gloo), abridged, and with ranks and group sizes changed where the case needs it. All others are
+// written by hand, in particular those of GPUs and NCCL: no such failure could be recorded.
 #include "agent/diagnosis/diagnosis.h"
 
 #include <cerrno>
@@ -302,12 +303,12 @@ std::vector<Case> cases() {
                        "size. Is there a distributed collective mismatch in your "
                        "code?"})}),
        Fault::Desync, "ranks", kNo});
-  add({"tried: ranks time out in different operations",
+  add({"ranks time out in different operations",
        failed({exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout)),
                exited(1, in_call("[rank1]: ", "broadcast", 12, kGlooTimeout))},
               2),
        Fault::Desync, "ranks 0, 1", kNo});
-  add({"tried: ranks time out in different lines",
+  add({"ranks time out in different lines",
        failed({exited(1, in_call("[rank1]: ", "all_reduce", 32, kGlooTimeout)),
                exited(0, in_call("[rank0]: ", "all_reduce", 14, kGlooTimeout)),
                exited(2, in_call("[rank2]: ", "all_reduce", 14, kGlooTimeout))},
@@ -434,7 +435,7 @@ std::vector<Case> cases() {
                           "[rank1]:     c = Client(address, authkey=x)",
                           "[rank1]: ConnectionResetError: [Errno 104] Connection reset by peer"})}),
        Fault::DataLoader, "rank 1"});
-  add({"tried: no shared memory",
+  add({"no shared memory",
        failed({exited(1, {"ERROR: Unexpected bus error encountered in worker. This might be caused "
                           "by insufficient shared memory (shm)."})}),
        Fault::DataLoader, "rank 1"});
@@ -543,7 +544,7 @@ std::vector<Case> cases() {
             "sleeping in hrtimer_nanosleep (nanosleep)\n",
             1),
        Fault::Hang, "rank 0"});
-  add({"tried: a hang in which nothing differs",
+  add({"a hang in which nothing differs",
        hung({0, 1}, std::string("ranks 0, 1: no sign of life (/proc)\n") + kFutex, 2), Fault::Hang,
        "ranks 0, 1"});
   add({"a hang without stacks", hung({2}, ""), Fault::Hang, "rank 2"});
