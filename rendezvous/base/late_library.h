@@ -49,12 +49,8 @@ struct LateFunction {
 Result<void> load_late(const char* library, std::span<const LateFunction> functions,
                        const std::string& remedy);
 
-}  // namespace drun
-
 // edge. A function of a library that was loaded by dlopen.
 // Thread: any.
-
-namespace drun {
 
 // Null when the library has none of that name.
 template <typename Function>

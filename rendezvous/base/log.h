@@ -51,14 +51,10 @@ class Log {
   Sink sink_;
 };
 
-}  // namespace drun
-
 // core. Keeps a flood of bad connections from becoming a flood of lines: so many a second, and then
 // how many were left out.
 //
 // Owner:   a value, beside the Log it protects.   Thread: any, one at a time.   Errors: none.
-
-namespace drun {
 
 class LogLimit {
  public:

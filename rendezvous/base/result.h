@@ -96,12 +96,8 @@ class [[nodiscard]] Result<void> {
   std::optional<Error> error_;
 };
 
-}  // namespace drun
-
 // core. One visitor made of lambdas, so that std::visit names every case and a forgotten one does
 // not compile.
-
-namespace drun {
 
 template <typename... Handlers>
 struct Overloaded : Handlers... {

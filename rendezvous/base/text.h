@@ -63,12 +63,8 @@ struct TextHash {
 template <typename T>
 using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
-}  // namespace drun
-
 // core. Base64, as RFC 4648 has it, with padding.
 // Owner:   values.   Thread: any.
-
-namespace drun {
 
 void append_base64(std::string_view bytes, std::string& out);
 std::string base64(std::string_view bytes);

@@ -71,8 +71,6 @@ Evidence close_look(StackQuery& looking);
 
 std::optional<StackQuery::Time> deadline(const StackQuery& looking);
 
-}  // namespace drun::rendezvous
-
 // core. One census of the nodes of a job: the nodes that were asked or have answered, and who
 // requested it. Part of the coordinator's machine (round.h).
 //
@@ -83,8 +81,6 @@ std::optional<StackQuery::Time> deadline(const StackQuery& looking);
 //          another number, and of nodes that were not asked, are dropped.
 // Cost:    O(1) an answer, a message to each node and back; no more than two a second.
 // Owner:   a value.   Thread: any, one at a time.
-
-namespace drun::rendezvous {
 
 constexpr std::chrono::milliseconds kCensusFresh{500};
 

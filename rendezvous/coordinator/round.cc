@@ -167,9 +167,6 @@ class RoundTurn {
   std::vector<RoundAction> actions_;
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 using Presence = RoundNode::Presence;
@@ -425,11 +422,7 @@ std::optional<Time> deadline(const RoundState& state) {
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }
 
-}  // namespace drun::rendezvous
-
 // Elastic worlds: nodes that wait, join and leave.
-
-namespace drun::rendezvous {
 
 namespace {
 
@@ -760,11 +753,7 @@ void RoundTurn::waited_too_long() {
   finish(lost);
 }
 
-}  // namespace drun::rendezvous
-
 // How the job is doing, for `drun status` on any of its nodes.
-
-namespace drun::rendezvous {
 
 void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
   CensusTaking& census = state_.census;
@@ -807,11 +796,8 @@ void RoundTurn::conclude_census() {
   answer(std::exchange(census.askers, {}), census.last);
 }
 
-}  // namespace drun::rendezvous
-
 // Looks at all workers: for `drun stacks`, and into what seems to hang.
 
-namespace drun::rendezvous {
 namespace {
 
 using Presence = RoundNode::Presence;
@@ -945,12 +931,8 @@ void RoundTurn::end_look() {
   looking.suspects_at.reset();
 }
 
-}  // namespace drun::rendezvous
-
 // Records of agents that were excluded or lost: for the next coordinator, and from the members of
 // this one.
-
-namespace drun::rendezvous {
 
 using Presence = RoundNode::Presence;
 
@@ -1015,11 +997,7 @@ void RoundTurn::turn_out(const AgentId& id) {
              : drop_member(seat->second, "it was left out of this job");
 }
 
-}  // namespace drun::rendezvous
-
 // How worlds begin, stop, begin again and end.
-
-namespace drun::rendezvous {
 
 using Presence = RoundNode::Presence;
 

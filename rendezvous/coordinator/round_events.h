@@ -37,10 +37,6 @@ struct RoundSpec {
       0;  // rendezvous/protocol/line_window.h; 0: nodes keep their workers' lines
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
 using Time = std::chrono::steady_clock::time_point;
 // Identifies a connection; never reused.
 using Peer = std::uint64_t;

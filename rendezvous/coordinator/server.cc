@@ -155,9 +155,6 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   RoundFence fence_;
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 // Connections without a hello so far; at most an eighth of the descriptors.
@@ -517,11 +514,8 @@ bool Server::coordinator_ended() { return impl_->coordinator_ended(); }
 bool Server::is_leading() const { return impl_->is_leading(); }
 void Server::stop() { impl_->stop(); }
 
-}  // namespace drun::rendezvous
-
 // A coordinator's port where others may coordinate, too: it leads, or it says who does.
 
-namespace drun::rendezvous {
 namespace {
 
 constexpr std::size_t kMostVotersForSeat = 4;

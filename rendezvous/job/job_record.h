@@ -59,13 +59,9 @@ Failure short_failure(Failure failure);
 // the oldest.
 void note_record(std::vector<NodeRecord>& records, NodeRecord record);
 
-}  // namespace drun::rendezvous
-
 // core. What a coordinator leaves to its successor about the rounds so far. With an election by
 // votes only their number is kept, and members report the rest (job_record.h). etcd keeps
 // everything. Owner:   values; copy freely.   Thread: any.
-
-namespace drun::rendezvous {
 
 struct RoundRecord {
   int rounds = 0;    // that have begun, or are about to

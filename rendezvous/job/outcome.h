@@ -76,14 +76,10 @@ struct Failure {
 // Without what can be long: message, traceback, tail.
 Failure brief(Failure failure);
 
-}  // namespace drun
-
 // core. The outcome of a job: one value, the same on every node, from which report, JSON and exit
 // code follow.
 //
 // Owner:   a value; copy freely.   Thread: any.
-
-namespace drun {
 
 // Every worker of every node is known to have returned 0.
 struct Succeeded {

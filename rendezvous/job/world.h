@@ -66,10 +66,6 @@ bool is_whole(const std::vector<Share>& shares, int workers) {
   return workers == 0 || shares.empty();
 }
 
-}  // namespace drun
-
-namespace drun {
-
 struct World {
   std::string run_id;
   int round = 0;     // worlds before this one: DRUN_ROUND

@@ -77,11 +77,7 @@ class ElectionTurn {
   std::vector<ElectionAction> actions_;
 };
 
-}  // namespace drun::rendezvous
-
 // A voter's half: what others ask.
-
-namespace drun::rendezvous {
 
 using Phase = ElectionPhase;
 
@@ -234,11 +230,8 @@ std::vector<ElectionAction> step(ElectionState& state, const ElectionEvent& even
   return turn.take_actions();
 }
 
-}  // namespace drun::rendezvous
-
 // A candidate's and a leader's half: what is asked of others.
 
-namespace drun::rendezvous {
 namespace {
 
 using Phase = ElectionPhase;

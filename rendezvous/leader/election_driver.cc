@@ -95,9 +95,6 @@ void SeatLink::fail(const std::string& reason) {
   listener_.on_seat_failed(seat_);
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 ElectionSpec election_spec(const JoinSpec& spec) {

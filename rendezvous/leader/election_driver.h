@@ -86,10 +86,6 @@ class SeatLink final : private ControlConnection::Listener {
   std::optional<Ballot> waiting_;  // for the link
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
 class ElectionDriver final : public LeaderElection,
                              public std::enable_shared_from_this<ElectionDriver>,
                              private SeatLink::Listener {

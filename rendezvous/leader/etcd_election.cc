@@ -77,9 +77,6 @@ class CampaignTurn {
   std::vector<CampaignAction> actions_;
 };
 
-}  // namespace drun::rendezvous::etcd
-
-namespace drun::rendezvous::etcd {
 namespace {
 
 using Phase = CampaignPhase;
@@ -399,11 +396,8 @@ std::optional<Time> deadline(const CampaignState& state) {
   return std::nullopt;
 }
 
-}  // namespace drun::rendezvous::etcd
-
 // The meaning of etcd's answers: which agent leads, and what was lost.
 
-namespace drun::rendezvous::etcd {
 namespace {
 
 using Phase = CampaignPhase;

@@ -123,10 +123,6 @@ class MemberTurn {
   std::vector<MemberAction> actions_;
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
 using Phase = MemberPhase;
 
 void MemberTurn::handle(const OwnCensusQuestion& own) {
@@ -158,10 +154,6 @@ void MemberTurn::receive(const SummaryRequest& tell) {
 void MemberTurn::receive(const CensusReply& told) {
   actions_.emplace_back(CensusResult{told.question, told.census});
 }
-
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 
 using Phase = MemberPhase;
 
@@ -200,11 +192,8 @@ void MemberTurn::receive(const HangFound& found) {
     actions_.emplace_back(ShowHang{found});
 }
 
-}  // namespace drun::rendezvous
-
 // The leader, of several candidates.
 
-namespace drun::rendezvous {
 namespace {
 
 using Phase = MemberPhase;
@@ -310,9 +299,6 @@ void MemberTurn::handle(const LeaderUnknown& unknown) {
     state_.next_report = std::min(state_.next_report, now_ + std::chrono::seconds(1));
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 using Phase = MemberPhase;
@@ -535,10 +521,6 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
   return turn.take_actions();
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
 std::string place_text(const MemberState& state) {
   const std::vector<Endpoint>& seats = state.spec.join.seats;
   return seats.empty() ? state.endpoint : to_string(seats);
@@ -628,11 +610,8 @@ Error wrong_peer_error(const MemberState& state, std::string_view reason) {
           state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
 }
 
-}  // namespace drun::rendezvous
-
 // The member's connection: reached, held, lost, reached again.
 
-namespace drun::rendezvous {
 namespace {
 
 using Phase = MemberPhase;

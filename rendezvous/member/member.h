@@ -96,13 +96,9 @@ struct CensusResult {
   Census census;  // only a note: there is no coordinator to ask
 };
 
-}  // namespace drun::rendezvous
-
 // core. The questions and answers between a member and its agent about the workers' stacks
 // (`drun stacks`, --hang-timeout). Part of the member's machine (member.h).
 // Owner:   values; copy freely.   Thread: any.
-
-namespace drun::rendezvous {
 
 // Events.
 // A program on this node asks for the stacks of all workers. The answer is StacksResult, unless the
@@ -134,8 +130,6 @@ struct ShowHang {
   HangFound found;
 };
 
-}  // namespace drun::rendezvous
-
 // core. Finds the current coordinator of a job with several endpoints (docs/internals/election.md),
 // and keeps the job state that a new coordinator needs. Part of the member's machine (member.h).
 //
@@ -145,8 +139,6 @@ struct ShowHang {
 //   dial who leads -- Welcome      after the patience: the next one
 //
 // Owner:   values; copy freely.   Thread: any.
-
-namespace drun::rendezvous {
 
 using Time = std::chrono::steady_clock::time_point;
 
@@ -179,10 +171,6 @@ struct Memory {
 
 void remember(Memory& memory, const World& world, std::string coordinator, Time now);
 Past past_of(const Memory& memory, const World& world, Time first_world, Time now);
-
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 
 using Time = std::chrono::steady_clock::time_point;
 
@@ -338,12 +326,8 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
 // When it wants a MemberTick.
 std::optional<Time> deadline(const MemberState& state);
 
-}  // namespace drun::rendezvous
-
 // core. The outcome of a job for a member that must determine it without a coordinator.
 // Thread: any.
-
-namespace drun::rendezvous {
 
 // The outcome from what this node knows.
 Outcome local_outcome(const MemberState& state, Ending ending, Time now);

@@ -314,9 +314,6 @@ void Listener::accept_waiting() { impl_->accept_waiting(); }
 void Listener::close_silent() { impl_->close_silent(); }
 void Listener::stop() { impl_->stop(); }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 // Tried when a free port of one address family turns out to be taken in the other.

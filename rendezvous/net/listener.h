@@ -87,14 +87,10 @@ class Listener {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace drun::rendezvous
-
 // edge. Opens the sockets that a ListenSpec asks for: all on one port.
 // Owner:   the caller; each socket is closed with its UniqueFd.   Thread: any.
 // Errors:  System (port taken, not allowed), Usage (a loopback_host that is none), naming port and
 //          remedy.
-
-namespace drun::rendezvous {
 
 // Listening, non-blocking; what it accepts has TCP_NODELAY.
 struct ListenSocket {

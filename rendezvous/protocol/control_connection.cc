@@ -267,9 +267,6 @@ void ControlConnection::shut_down_when_sent() {
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 constexpr std::size_t kMost = 64;

@@ -124,16 +124,12 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   std::size_t in_flight_bytes_ = 0;
 };
 
-}  // namespace drun::rendezvous
-
 // edge. Connections of druns that have a secret where this one has none, or the other way round:
 // each side logs it.
 // Limits:  the last 64 may take their time to read it and hang up.
 // Owner:   Server; close before destruction.
 // Thread:  the io_context's only.
 // Errors:  none.
-
-namespace drun::rendezvous {
 
 class RejectedConnections final : private ControlConnection::Listener {
  public:

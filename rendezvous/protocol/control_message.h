@@ -65,11 +65,7 @@ struct Follow {
   bool operator==(const Follow&) const = default;
 };
 
-}  // namespace drun::rendezvous
-
 // Messages between agents and the coordinator that collect the state of all nodes (`drun status`).
-
-namespace drun::rendezvous {
 
 // From a member, for `drun status` on its node. Answered by CensusReply.
 struct CensusRequest {
@@ -93,10 +89,6 @@ struct CensusReply {
   Census census;
   bool operator==(const CensusReply&) const = default;
 };
-
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 
 using Milliseconds = std::chrono::milliseconds;
 

@@ -148,13 +148,9 @@ void fields(Archive& archive, Outcome& outcome) {
   fields(archive, outcome.times);
 }
 
-}  // namespace drun::rendezvous
-
 // core. The layout of a census (docs/internals/wire.md).
 //
 // Use:     by control_wire.cc.
-
-namespace drun::rendezvous {
 
 constexpr std::size_t kMostCensusNodes = 8192;
 constexpr std::size_t kMostMissingTold = 64;

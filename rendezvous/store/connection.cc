@@ -162,9 +162,6 @@ void wait_until(Time time) {
   while (std::chrono::steady_clock::now() < time) poll(nullptr, 0, left_ms(time));
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -282,9 +279,6 @@ Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Diale
   }
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 // Answers bigger than this are taken for nonsense.

@@ -60,16 +60,12 @@ class StoreStream {
 // Waits for the time to pass; for back-off between attempts.
 void wait_until(StoreStream::Time time);
 
-}  // namespace drun
-
 // edge. Gets a client connected to a TCPStore server of unknown age: finds it, and finds out what
 // it speaks.
 //
 // Owner, thread: as StoreStream.
 // Errors:  Unreachable, Timeout (it accepts and says nothing), Refused (it speaks something else);
 //          messages name the endpoint.
-
-namespace drun {
 
 struct StoreHandshake {
   StoreStream stream;
@@ -80,10 +76,6 @@ struct StoreHandshake {
 // there.
 Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Dialect> dialect,
                                    StoreStream::Time deadline);
-
-}  // namespace drun
-
-namespace drun {
 
 class StoreExchange {
  public:

@@ -30,10 +30,6 @@ constexpr std::string_view to_string(Dialect dialect) {
   return dialect == Dialect::Legacy ? "legacy" : "current";
 }
 
-}  // namespace drun
-
-namespace drun {
-
 // One connection of one server, never used twice.
 using ConnectionId = std::uint64_t;
 

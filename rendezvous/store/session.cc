@@ -33,9 +33,6 @@ void RowReader::end() {
   socket_->set_option(asio::socket_base::receive_low_watermark(1), ignored);
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 // A peer with more answers than this to take is not asked for more requests.

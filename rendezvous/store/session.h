@@ -74,10 +74,6 @@ class RowReader {
   bool is_byte_left_ = false;  // read before, still in the socket
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
 class StoreSession;
 
 class StoreSessionHost {

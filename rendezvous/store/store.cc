@@ -80,9 +80,6 @@ void StoreWaiters::call(const Waiter& waiter, std::string_view key,
   waits_.erase(wait.connection);
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 // As C's stoll reads it: blanks, a sign, digits, and whatever follows is ignored.

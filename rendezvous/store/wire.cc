@@ -301,9 +301,6 @@ store::Request RequestDecoder::request() {
   return store::CancelWait{};
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 // Up to this size, copying costs less than a separate piece.

@@ -111,8 +111,6 @@ class RequestDecoder {
   std::uint64_t number_ = 0;
 };
 
-}  // namespace drun
-
 // core. TCPStore's bytes the other way: requests for clients and tests, answers for the server.
 //
 // Answers are the same in both dialects. Large values are not copied: an OutQueue holds pieces of
@@ -121,8 +119,6 @@ class RequestDecoder {
 // Owner:   an OutQueue belongs to one connection.   Thread: any, one at a time.
 // Errors:  encode(request): false, and nothing is appended, if the dialect has no such operation.
 // Source:  docs/internals/wire.md.
-
-namespace drun {
 
 void put_u32(std::string& out, std::uint32_t value);
 void put_u64(std::string& out, std::uint64_t value);
