@@ -21,7 +21,9 @@ constexpr std::size_t kPulseEntries = 32;
 constexpr std::uint64_t kPulseMagic = 0x31736c706e757264;  // "drunpls1" on x86 and ARM
 constexpr const char* kHeartbeatVariable = "DRUN_HEARTBEAT_FILE";
 
-// In the order of worker_lib's Operation, then messages. Only ever added to.
+// worker_lib's Operations in the order of that enum, then the messages (send, recv). A new
+// Operation shifts the messages, so it needs a new version of the page: extend this list,
+// kPulseSend, kPulseRecv, and change kPulseMagic.
 constexpr std::array<std::string_view, 11> kPulseKinds{
     "barrier", "broadcast",      "all_reduce", "reduce", "gather", "all_gather",
     "scatter", "reduce_scatter", "all_to_all", "send",   "recv"};
