@@ -38,10 +38,10 @@
 //
 //   Elastic jobs: instead of "lost", the member enters Parting, then reconnects from Resting. It is
 //   lost if the coordinator refuses it or cannot be reached within the coordinator's heartbeat
-//   timeout. The coordinator assigns the node rank, and Joined has no timeout.
-//   Several endpoints: in Greeting, a seat may answer with Follow, and the member connects to the
-//   leader that it names. If that fails, it asks the other seats, for join_timeout. If a later
-//   leader is named to a joined member, its coordinator is lost.
+//   timeout (join_timeout with several endpoints). The coordinator assigns the node rank, and
+//   Joined has no timeout. Several endpoints: in Greeting, a seat may answer with Follow, and the
+//   member connects to the leader that it names. If that fails, it asks the other seats, for
+//   join_timeout. If a later leader is named to a joined member, its coordinator is lost.
 //
 // Reach:    with reach_timeout, a member that has no connection by then ends.
 // Back-off: 50 ms at first, doubled up to 1 s; each pause is a random time between half of that and
