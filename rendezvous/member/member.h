@@ -30,7 +30,8 @@
 //   silence         -                Resting *    Resting    lost      lost     lost      lost
 //   * until join_timeout, because an overloaded coordinator also closes connections. Bytes that are
 //     not drun's protocol (WrongPeer) end the member at once.
-//   + with a note that there is no coordinator to ask; also in Leaving, Parting and Ending
+//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, status
+//     questions are sent.
 //   end: the job ends on this node. broken: the coordinator broke the protocol; handled as
 //   "closed". lost: stops own workers, then ends with NodeLost{is_coordinator}, or with Interrupted
 //   if a signal was passed on. Messages of earlier rounds are ignored in all states. Parting,

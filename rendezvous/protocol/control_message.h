@@ -1,5 +1,5 @@
-// core. The messages between agents and the coordinator. control_wire.h defines their encoding and
-// the limits of every field.
+// core. The messages between agents and the coordinator, and between the seats of an election.
+// control_wire.h defines their encoding and the limits of every field.
 //
 // Durations are measured by the sender's steady clock. An age is the time from an event to the
 // sending of the message, so that the receiver can order events without comparing clocks.
@@ -22,9 +22,9 @@
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/job/world.h"
 
-// Messages between the seats of a job that elect the leader (election.h).
-
 namespace drun::rendezvous {
+
+// --- Election: between the seats (election.h)
 
 enum class BallotKind {
   Look,     // asks whether the seat would vote for the sender; not binding
@@ -65,7 +65,7 @@ struct Follow {
   bool operator==(const Follow&) const = default;
 };
 
-// Messages between agents and the coordinator that collect the state of all nodes (`drun status`).
+// --- Status: collects the state of all nodes (`drun status`)
 
 // From a member, for `drun status` on its node. Answered by CensusReply.
 struct CensusRequest {
@@ -89,6 +89,8 @@ struct CensusReply {
   Census census;
   bool operator==(const CensusReply&) const = default;
 };
+
+// --- From members to the coordinator
 
 using Milliseconds = std::chrono::milliseconds;
 
@@ -201,10 +203,13 @@ struct LivenessReply {
   std::uint64_t check = 0;
   bool operator==(const LivenessReply&) const = default;
 };
+// Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using MemberMessage =
     std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksRequest, EvidenceReply,
                  HangSuspected, Ballot, Lines, CensusRequest, SummaryReply, LivenessReply,
                  FaultInjected, TimesReport>;
+
+// --- From the coordinator to members
 
 // The answer to a Hello that was accepted.
 struct Welcome {
@@ -300,6 +305,7 @@ struct LivenessCheck {
   std::uint64_t check = 0;
   bool operator==(const LivenessCheck&) const = default;
 };
+// Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using CoordinatorMessage =
     std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, EvidenceRequest,
                  StacksReply, HangFound, NodeLeftOut, Vote, Follow, LinesTaken, SummaryRequest,

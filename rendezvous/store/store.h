@@ -70,9 +70,7 @@ inline std::string too_much_memory(const std::string& operation, const StoreMemo
 // missing key, and completes when all of its places have been woken.
 //
 //   key "a":  [conn 1] [conn 7] [conn 9]        wake_all: O(its waiters)
-//   key "b":  [conn 7]                          cancel:   O(own places), not O(others' in the
-//   queue)
-
+//   key "b":  [conn 7]                          cancel:   O(own places)
 class StoreWaiters {
  public:
   // A barrier's key can also be waited for as a plain key; that wait completes earlier.
