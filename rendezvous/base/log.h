@@ -4,8 +4,7 @@
 // Text:    "message key=value ...", one line for each event, never a secret. The format adds level,
 //          time and node or rank.
 // Writers: via() redirects a Log that has a format. drun writes directly to stderr until an agent
-// has a
-//          console for the lines.
+//          has a console for the lines.
 #pragma once
 
 #include <chrono>

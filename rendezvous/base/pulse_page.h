@@ -5,8 +5,7 @@
 //          number of the last operation of the whole world, then a ring of entries. Each layout has
 //          a different magic.
 // Writer:  worker_lib/core/pulse.cc, plain stores into the mapped file. Other programs can touch
-// the
-//          file instead: a change of its modification time also counts as activity.
+//          the file instead: a change of its modification time also counts as activity.
 // Reader:  agent/hang/heartbeat_files.cc. The data may be torn or invalid.
 #pragma once
 

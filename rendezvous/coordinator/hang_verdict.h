@@ -3,13 +3,11 @@
 //
 // The first rule that applies decides:
 //   1. worker_lib counts the operations of the whole world: the other ranks wait for those that
-//   have
-//      begun the fewest. The silent ranks among these have hung. If none of them is silent and all
-//      silent ranks are inside an operation, a rank is only slow, and there is no hang.
+//      have begun the fewest. The silent ranks among these have hung. If none of them is silent and
+//      all silent ranks are inside an operation, a rank is only slow, and there is no hang.
 //   2. NCCL also counts, and reports ranks that are behind or do not respond: the silent ranks
-//   among
-//      these have hung. If none of them is silent and NCCL reports all silent ranks as ahead, there
-//      is no hang.
+//      among these have hung. If none of them is silent and NCCL reports all silent ranks as ahead,
+//      there is no hang.
 //   3. If some ranks are silent and others are not, the silent ranks have hung.
 //   4. If all ranks are silent, and one group of equal stacks has more than half of them, the ranks
 //      outside of that group have hung.

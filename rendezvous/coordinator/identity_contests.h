@@ -6,8 +6,7 @@
 //   claim by another    LivenessCheck
 //   instance ---------> to the holder --+-- reply -------------------> claimants are refused
 //                                       +-- its connection ends, or
-//                                           no reply in time --------> the first claimant takes
-//                                           over
+//                                           no reply in time --------> the first one takes over
 //
 // Limits:  kMostContests holders and kMostClaimants for each; add() fails beyond that.
 // Part of the coordinator's state (round.h).

@@ -2,18 +2,15 @@
 // store). The state machine in round.h decides which messages it sends.
 //
 // Listens: on loopback only if spec.master_addr is literally localhost or a loopback address, else
-// on
-//          all interfaces. With StoreHost::Worker it serves only members, on spec.endpoint.port.
+//          on all interfaces. With StoreHost::Worker it serves only members, on spec.endpoint.port.
 // Secret:  with spec.secret, control connections use TLS, and peers without the secret are
-// rejected.
-//          The store serves only this host and the addresses of members.
+//          rejected. The store serves only this host and the addresses of members.
 // Limits:  a connection must send its Hello within spec.heartbeat_timeout (pending_connections.h).
 //          Some descriptors are reserved for members, so that silent connections, unidentified
 //          peers and store clients cannot use all of them.
 // Order:   open it before any Client of this job starts; the coordinator's own agent is a member
-// like
-//          any other. The store is emptied, and connections of old workers are closed, before the
-//          members receive the next world.
+//          like any other. The store is emptied, and connections of old workers are closed, before
+//          the members receive the next world.
 // Several: with spec.seat it is one of several endpoints, with spec.etcd one of all agents. It
 //          coordinates while it is elected (docs/internals/election.md), and otherwise sends
 //          members to the leader.
@@ -22,8 +19,7 @@
 //          its agent has the outcome.
 // Thread:  the io_context's only.
 // Errors:  open: System if it cannot listen on the port, with the port and the remedy. Later, it
-// drops
-//          bad connections and logs each one, at a limited rate.
+//          drops bad connections and logs each one, at a limited rate.
 #pragma once
 
 #include <cstdint>

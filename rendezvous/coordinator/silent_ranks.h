@@ -3,9 +3,8 @@
 // rank for its pid.
 //
 // Limits:  of a message: control_wire.h. For each node, the coordinator keeps kMostGroupsKept
-// groups
-//          (it adds the ranks of further groups to the last one, with the text of that one) and
-//          kMostPidsKept pids (the pids of further ranks are 0). A node that reports more than
+//          groups (it adds the ranks of further groups to the last one, with the text of that one)
+//          and kMostPidsKept pids (the pids of further ranks are 0). A node that reports more than
 //          kMostRangesKept ranges breaks the protocol.
 #pragma once
 

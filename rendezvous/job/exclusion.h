@@ -2,8 +2,7 @@
 // (--exclude-after). Part of the coordinator's state (round.h).
 //
 // Rule:    a node is at fault if the root cause of a failed round is one of its workers. Rounds
-// that
-//          end for other reasons (a node joins, leaves or is lost) do not change the count of
+//          that end for other reasons (a node joins, leaves or is lost) do not change the count of
 //          consecutive failures.
 // Limits:  1024 excluded nodes; beyond that, the oldest entry is dropped.
 #pragma once

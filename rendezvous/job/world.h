@@ -2,8 +2,8 @@
 // variables, which agents write and workers read.
 //
 // Ranks:   a node's workers have the ranks base_rank .. base_rank + local_world_size - 1. Ranks
-// follow
-//          the order of node ranks, without gaps. A World is O(1) bytes for any number of nodes.
+//          follow the order of node ranks, without gaps. A World is O(1) bytes for any number of
+//          nodes.
 // Source:  torchrun's worker environment; docs/reference/environment.md lists the variables.
 #pragma once
 

@@ -27,8 +27,7 @@ namespace drun::rendezvous {
 // silently.
 //
 // Limits:  a connection may take the time that connector.h allows, and 5 s more until the other
-// seat's
-//          process has answered.
+//          seat's process has answered.
 // Errors:  on_seat_failed: nothing listens there, or it does not answer this job's ballots.
 //          Refusals are logged at a limited rate.
 class SeatLink final : private ControlConnection::Listener {

@@ -2,8 +2,7 @@
 // decides about them.
 //
 // Keys:    a job has two keys. `leader` names the coordinator and exists as long as that agent's
-// lease.
-//          `state` contains what the next coordinator needs, under a longer lease.
+//          lease. `state` contains what the next coordinator needs, under a longer lease.
 // Source:  etcd's api/etcdserverpb/rpc.proto, version 3.
 #pragma once
 

@@ -38,13 +38,11 @@
 //          It therefore stops before etcd can accept another leader, unless one clock runs a fifth
 //          faster than the other. It checks is_leading before each action, also after a suspension.
 // Fencing: before a round begins, the leader stores what later leaders need. The transaction
-// compares
-//          the leader's key and the state with the last ones seen, so that a late write of a former
-//          leader changes nothing.
+//          compares the leader's key and the state with the last ones seen, so that a late write of
+//          a former leader changes nothing.
 // Terms:   one higher than the term in the state, and than all terms seen by this agent.
 // Memory:  if etcd has lost data (its revision decreased), it may have lost a leader: no agent
-// claims
-//          for the time of a lease.
+//          claims for the time of a lease.
 // Time:    `now` is read from LeaseClock (deadline_timer.h) and stays the same during one step.
 // Never throws; errors of etcd are events. Driven by etcd_driver.cc and tests/sim.
 #pragma once

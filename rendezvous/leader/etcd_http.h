@@ -3,13 +3,11 @@
 //
 // Shape:   one call at a time. The connection is kept for the next call to the same server.
 // Limits:  the size of an answer's head and body; `limit` is the time for a whole call, with lookup
-// and
-//          handshake.
+//          and handshake.
 // Owner:   the caller; destruction closes it silently.
 // Thread:  the io_context's only. Names are looked up on other threads (connector.h).
 // Errors:  Unreachable, Timeout; Refused: the server does not use HTTP, or its certificate is
-// wrong.
-//          Each error closes the connection. HTTP status codes are not errors. No throws.
+//          wrong. Each error closes the connection. HTTP status codes are not errors. No throws.
 #pragma once
 
 #include <chrono>

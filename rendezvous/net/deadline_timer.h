@@ -1,12 +1,11 @@
 // edge. A timer for the next tick of a state machine, and the clock of leases.
 //
-// Shape:   holds at most one time. Setting another time replaces it; setting the same one does
-// nothing. Owner:   the owner of the state machine; destruction cancels the timer. The timer keeps
-// `on_due`, and
-//          everything that it captures, until it has run or is replaced.
+// Shape:   holds at most one time. Setting another time replaces it; setting the same one has no
+//          effect.
+// Owner:   the owner of the state machine; destruction cancels the timer. The timer keeps `on_due`,
+//          and everything that it captures, until it has run or is replaced.
 // Thread:  the io_context's only. `on_due` is called from the loop, once, never before its time,
-// and
-//          never after another time was set.
+//          and never after another time was set.
 #pragma once
 
 #include <time.h>

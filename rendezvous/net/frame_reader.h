@@ -1,9 +1,8 @@
 // core. Splits the stream of a control connection into a preamble and frames.
 //
 // Format:  each side first sends "drun" and its protocol version (u16). This preamble never
-// changes, so
-//          that each version recognizes all others. Frames follow, each a u32 length and that
-//          number of bytes.
+//          changes, so that each version recognizes all others. Frames follow, each a u32 length
+//          and that number of bytes.
 // Limits:  the size of a frame. Memory is allocated for received bytes only, not for announced
 // ones. Errors:  Refused, with the invalid bytes. Never throws.
 #pragma once

@@ -7,12 +7,10 @@
 //                  +-- 30 s, or too many silent --> closed (or on_store, see keep_silent)
 //
 // Limits:  at most most_silent silent connections, and at most half of the descriptors of this
-// process,
-//          so that they cannot keep others out. pending_connections.h selects the connection to
-//          close.
+//          process, so that they cannot keep others out. pending_connections.h selects the
+//          connection to close.
 // Owner:   the server of the port; `stop` or destruction closes the listening sockets and all
-// silent
-//          connections. Handlers must not destroy the Listener, but may call stop.
+//          silent connections. Handlers must not destroy the Listener, but may call stop.
 // Thread:  the io_context's only. Handlers are called from the event loop, once per connection.
 // Errors:  open: System "cannot listen on port 29500: address already in use; ...". After that
 //          only stop ends a Listener: without free descriptors it pauses and logs that.

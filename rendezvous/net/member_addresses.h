@@ -3,8 +3,7 @@
 // except those whose members were lost and whose workers may still be running.
 //
 // Format:  as plain_address() returns them (peer_address.h). Members may share an address (one
-// host, or
-//          one translated network).
+//          host, or one translated network).
 // Limits:  kMostLost lost addresses; beyond that, the oldest is dropped.
 #pragma once
 

@@ -13,14 +13,12 @@
 //          so it does not reveal the run, and each side can distinguish a wrong secret from a wrong
 //          run.
 // Limits:  a hello of kMostHelloBytes; one record (16 KiB) of unread bytes; data that is sealed
-// before
-//          the end of the handshake is kept. To reject replays, a context remembers the last 16384
-//          hellos that it has answered.
+//          before the end of the handshake is kept. To reject replays, a context remembers the last
+//          16384 hellos that it has answered.
 // Owner:   a process has one TlsContext for its job, which all sessions share.
 // Thread:  the io_context's only.
 // Errors:  Trouble, once. After it the session is closed; `outgoing` may still return an alert for
-// the
-//          peer. Never throws.
+//          the peer. Never throws.
 // Source:  SSL_CTX_set_psk_use_session_callback(3), SSL_CTX_set_psk_find_session_callback(3).
 #pragma once
 

@@ -7,12 +7,10 @@
 //                 +------------+-- on_end, once
 //
 // Bulk:    bulk frames are sent after all other frames, also later ones, and in small pieces, so
-// that
-//          they do not delay other frames by much.
+//          that they do not delay other frames by much.
 // Bound:   the unsent bytes, with bulk, are limited to kSendLimitBytes. If a peer does not read and
-// the
-//          queue exceeds the limit, the connection ends with that reason. Buffers that are shared
-//          with other connections count in full for each.
+//          the queue exceeds the limit, the connection ends with that reason. Buffers that are
+//          shared with other connections count in full for each.
 // Finish:  reads on after the last message, because closing a socket with unread bytes resets the
 //          connection, and the peer may then lose the message (a refusal or an outcome).
 // Owner:   shared_ptr; its handlers keep it until they have ended. The Listener is not called after

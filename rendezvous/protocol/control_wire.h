@@ -2,9 +2,8 @@
 //
 // Format:  a frame is u32 length, u8 kind, fields; frame_reader.h splits streams into frames.
 // Limits:  every field, list and frame has a limit. Memory is allocated for received bytes only,
-// not for
-//          announced ones. The sender truncates texts that are too long, and only counts failures
-//          beyond the budget (failure_list.h), so that encode always makes a valid frame.
+//          not for announced ones. The sender truncates texts that are too long, and only counts
+//          failures beyond the budget (failure_list.h), so that encode always makes a valid frame.
 // Errors:  decode: Refused, naming the invalid message. Never throws.
 #pragma once
 

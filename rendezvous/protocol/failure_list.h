@@ -1,9 +1,8 @@
 // core. The failures of one round, the earliest first, in bounded space.
 //
 // Order:   by moment, then by rank, so that the order of arrival does not matter. The first is the
-// root
-//          cause. There is one failure per rank: a later report of the same rank replaces the text
-//          and keeps the earlier moment. Moments are times of one node's steady clock.
+//          root cause. There is one failure per rank: a later report of the same rank replaces the
+//          text and keeps the earlier moment. Moments are times of one node's steady clock.
 // Limits:  the first is always kept in full, the others while they together fit into
 //          kFailuresBudgetBytes (control_wire.h). Beyond that, the latest ones are only counted.
 #pragma once

@@ -1,13 +1,11 @@
 // edge. A client of a TCPStore server (drun's or PyTorch's) over one blocking connection.
 //
 // Keys:    the client adds "/" to the front of every key, as PyTorch's clients do, so that both
-// share
-//          keys; list_keys removes it. Values are bytes.
+//          share keys; list_keys removes it. Values are bytes.
 // Owner:   the caller; movable, closes its socket (close-on-exec) when destroyed. A moved-from
 //          client may only be assigned to or destroyed.
 // Thread:  any, one at a time. Blocks for at most the timeout, except for name resolution, which
-// the
-//          system limits. Causes no SIGPIPE.
+//          the system limits. Causes no SIGPIPE.
 // Errors:  Timeout      nothing happened in time. After wait, get, multi_get, queue_pop and barrier
 //                       the client stays usable; after any other operation it is closed, because
 //                       the server may or may not still answer.

@@ -24,9 +24,8 @@ namespace drun {
 // A blocking TCP connection with deadlines.
 //
 // Errors:  Timeout, Closed (end of stream, reset), Unreachable (open), System. Messages contain
-// only the
-//          reason; the caller adds the operation. After an error the stream may have read or
-//          written a part: close it, except after a Timeout of `read` that has read nothing.
+//          only the reason; the caller adds the operation. After an error the stream may have read
+//          or written a part: close it, except after a Timeout of `read` that has read nothing.
 class StoreStream {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -68,8 +67,7 @@ Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Diale
 //   exchange.begin(Opcode::Add, "\"a\"", timeout).key("a").number(1).ask_number()
 //
 // Errors:  those of StoreClient; every error names operation, subject and endpoint. All errors
-// except a
-//          timed-out wait close the connection.
+//          except a timed-out wait close the connection.
 class StoreExchange {
  public:
   using Milliseconds = std::chrono::milliseconds;

@@ -1,14 +1,12 @@
 // edge. Serves the store to connections that its owner has accepted.
 //
 // Owner:   the server of the port (StoreServer or the coordinator), which passes it a socket for
-// each
-//          client. Stop or destroy it before the io_context.
+//          each client. Stop or destroy it before the io_context.
 // Limits:  StoreLimits, and five eighths of the descriptors of this process. A client without a
 //          complete request is closed after 30 s, or earlier to make room for another one.
 // Thread:  the io_context's only.
 // Errors:  a client that sends invalid data or does not read its answers is disconnected, and one
-// line
-//          with its address and the reason is logged. Other clients are not affected.
+//          line with its address and the reason is logged. Other clients are not affected.
 #pragma once
 
 #include <chrono>

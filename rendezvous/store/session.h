@@ -8,11 +8,9 @@
 // the others.
 //
 // Rows:    a client may send thousands of requests that need no answer (a row); during a row it
-// uses a
-//          RowReader.
+//          uses a RowReader.
 // Owner:   StoreService and, during waits, its handlers, by shared_ptr. Its host outlives it or
-// calls
-//          `close`.
+//          calls `close`.
 // Thread:  the io_context's only.
 // Errors:  on_end once, with the reason, unless `close` was called first.
 #pragma once
