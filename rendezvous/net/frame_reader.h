@@ -4,7 +4,8 @@
 //          changes, so that each version recognizes all others. Frames follow, each a u32 length
 //          and that number of bytes.
 // Limits:  the size of a frame. Memory is allocated for received bytes only, not for announced
-// ones. Errors:  Refused, with the invalid bytes. Never throws.
+//          ones.
+// Errors:  Refused, with the invalid bytes. Never throws.
 #pragma once
 
 #include <cstddef>
