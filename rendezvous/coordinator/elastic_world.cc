@@ -37,7 +37,7 @@ bool is_eligible(const RoundState& state, const Candidate& candidate, Time now) 
   return candidate.stays || losses_of(state, candidate) == 0 || has_settled(state, candidate, now);
 }
 
-// Keeps agents that have left as long as there is room.
+// Drops the records of agents that have left once there are too many.
 void forget_some(RoundState& state) {
   if (state.known.size() <= 2 * most_in_line(state)) return;
   std::erase_if(state.known, [](const auto& entry) { return !entry.second.peer; });

@@ -39,7 +39,7 @@ bool is_honest(const Suspects::Node& node, const SuspectGroup& group) {
          ordered.back().last - node.base_rank < node.workers;
 }
 
-// The part of `group` with only `ranks`.
+// The part of `group` that contains `ranks`.
 SuspectGroup part_of(const SuspectGroup& group, const RankRanges& ranks) {
   SuspectGroup part{.ranks = ranks, .first = group.first};
   auto wanted = ranks.begin();
@@ -68,7 +68,7 @@ std::vector<RankPid> expanded(const SuspectGroup& group) {
   return all;
 }
 
-// Adds the ranks of the other group; keeps the text of `into`.
+// Adds the ranks of `group` to `into`, which keeps its text.
 void join(SuspectGroup& into, const SuspectGroup& group) {
   const std::vector<RankPid> old = expanded(into);
   const std::vector<RankPid> added = expanded(group);

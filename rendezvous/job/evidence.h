@@ -1,4 +1,4 @@
-// core. The findings of a look at the workers of a job: the stack of each rank, with ranks of equal
+// core. The result of a query of a job's workers: the stack of each rank, with ranks of equal
 // stacks in one group. Agents create it, the coordinator merges it, and every node shows it.
 //
 // Shape:   groups by size, the largest first, so that ranks that differ are at the end. A group's

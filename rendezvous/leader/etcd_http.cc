@@ -116,7 +116,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
   }
 
  private:
-  // Runs `call` on the plain or the TLS stream.
+  // Calls `action` with the plain socket or the TLS stream.
   template <typename Action>
   void on_stream(Action action) {
     if (stream_)

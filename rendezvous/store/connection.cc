@@ -212,7 +212,7 @@ std::pair<std::string, std::string> exchange_of(Greeting greeting) {
       answer.push_back('\0');
       break;
   }
-  static_cast<void>(is_known);  // each of the greetings has an opcode
+  static_cast<void>(is_known);  // all these operations exist in their dialects
   return {request, answer};
 }
 

@@ -362,7 +362,7 @@ class Store::Turn {
     return found == store_.values_.end() ? 0 : leading_number(*found->second);
   }
 
-  // Keeps views of `keys`. A nonempty queue counts as present.
+  // Returns views of the absent keys. A key with a nonempty queue counts as present.
   std::vector<std::string_view> missing(const std::vector<std::string>& keys) const {
     std::vector<std::string_view> absent;
     for (const std::string& key : keys) {
