@@ -48,9 +48,10 @@
 //   PeerLeft        may rejoin       stop, then end     then end   end       expected   -
 //   silent too long as PeerLeft, in every phase
 //
-//   drop: a correct peer cannot send this. The coordinator closes its connection and logs the
-//   reason. query, census: see node_queries.h. then end: the job ends once all workers have
-//   stopped, without a restart. Messages of an earlier round are ignored.
+//   drop           a correct peer cannot send this: closes its connection and logs the reason
+//   then end       the job ends once all workers have stopped, without a restart
+//   query, census  see node_queries.h
+//   Messages of an earlier round are ignored.
 //
 // Ranks:   contiguous by node rank; role ranks likewise, per role. Nodes may have different numbers
 //          of workers.
@@ -65,7 +66,7 @@
 //          happen, the one that stopped the round first decides.
 // Cost:    O(1) per event, O(nodes) per transition or sweep; a node's messages are O(1) bytes.
 // Time:    `now` is read from the steady clock and stays the same during one step.
-// Never throws; a misbehaving peer is an event. Driven by server.cc and tests/sim.
+// Errors:  never throws; a misbehaving peer is an event. Driven by server.cc and tests/sim.
 #pragma once
 
 #include <chrono>

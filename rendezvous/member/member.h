@@ -25,24 +25,27 @@
 //   own failure     -                -            -          Stopping  -        -         -
 //   own stopped     -                -            -          both      -        Stopped   -
 //   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
-//   own question    answered here +  as before    sent       sent      sent     sent      sent
+//   own question    answered here +  likewise     likewise + sent      sent     sent      sent
 //   own suspicion   -                -            -          sent      -        -         -
 //   silence         -                Resting *    Resting    lost      lost     lost      lost
 //   * until join_timeout, because an overloaded coordinator also closes connections. Bytes that are
 //     not drun's protocol (WrongPeer) end the member at once.
-//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, status
-//     questions are sent.
-//   end: the job ends on this node. broken: the coordinator broke the protocol; handled as
-//   "closed". lost: stops own workers, then ends with NodeLost{is_coordinator}, or with Interrupted
-//   if a signal was passed on. Messages of earlier rounds are ignored in all states. Parting,
-//   Ending and Ended ignore everything except "own stopped".
+//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, questions for
+//     the job's status are sent.
+//
+//   broken: the coordinator broke the protocol; handled as "closed". lost: stops own workers, then
+//   ends with NodeLost{is_coordinator}, or with Interrupted if a signal was passed on. Messages of
+//   earlier rounds are ignored in all states. Parting, Ending and Ended ignore everything except
+//   "own stopped".
 //
 //   Elastic jobs: instead of "lost", the member enters Parting, then reconnects from Resting. It is
 //   lost if the coordinator refuses it or cannot be reached within the coordinator's heartbeat
 //   timeout (join_timeout with several endpoints). The coordinator assigns the node rank, and
-//   Joined has no timeout. Several endpoints: in Greeting, a seat may answer with Follow, and the
-//   member connects to the leader that it names. If that fails, it asks the other seats, for
-//   join_timeout. If a later leader is named to a joined member, its coordinator is lost.
+//   Joined has no timeout.
+//
+//   Several endpoints: in Greeting, a seat may answer with Follow, and the member connects to the
+//   leader that it names. If that fails, it asks the other seats, for join_timeout. If a later
+//   leader is named to a joined member, its coordinator is lost.
 //
 // Reach:    with reach_timeout, a member that has no connection by then ends.
 // Back-off: 50 ms at first, doubled up to 1 s; each pause is a random time between half of that and
@@ -50,7 +53,7 @@
 // Silence:  after Welcome, no message for the coordinator's heartbeat timeout, unless this process
 //           itself was delayed. Pings are due every quarter of that time.
 // Time:     `now` is read from the steady clock and stays the same during one step.
-// Never throws; errors become the outcome. Driven by client.cc and tests/sim.
+// Errors:   never throws; errors become the outcome. Driven by client.cc and tests/sim.
 #pragma once
 
 #include <chrono>

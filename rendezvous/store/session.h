@@ -34,11 +34,12 @@ namespace drun::rendezvous {
 
 // Reads a row: thousands of requests that need no answer.
 //
-// A client that writes them in small pieces, as PyTorch's does, pays for each packet: it wakes the
-// reader and causes an acknowledgement. The RowReader therefore polls the socket, so that no packet
-// wakes it, and leaves the last byte in the socket although it has handled it: emptying a socket
-// sends an acknowledgement at once. Pieces that wait for an acknowledgement stay with the sender,
-// which sends them as one packet. (Without that byte, a row takes a third to a half longer.)
+// A client that writes them in small pieces, as PyTorch's does, pays for each packet, which wakes
+// the reader and causes an acknowledgment. The RowReader therefore polls the socket, so that no
+// packet wakes it, and leaves the last byte in the socket although it has handled it: emptying a
+// socket sends an acknowledgment at once. Pieces that wait for an acknowledgment stay with the
+// sender, which sends them as one packet. (Without that byte, a row takes a third to a half
+// longer.)
 //
 // Create it when a row begins, and call `end` when it has ended. The session's socket outlives it.
 // After an error of the socket, read() returns no more bytes, and the next normal read reports the
