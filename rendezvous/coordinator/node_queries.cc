@@ -6,7 +6,7 @@
 namespace drun::rendezvous {
 namespace {
 
-constexpr std::size_t kMostGroupsAtOnce = 256;  // while a look is taken; some 30 KiB each
+constexpr std::size_t kMostGroupsAtOnce = 256;  // during a query; about 30 KiB each
 
 }  // namespace
 

@@ -25,7 +25,7 @@ AgedFailure aged(SeenFailure seen, Time now) {
   return {std::move(seen.failure), std::max(age, microseconds(0))};
 }
 
-// The coordinator's own agent does not depend on what its name resolves to here.
+// The coordinator's own agent connects over loopback, so that it does not depend on name lookups.
 Endpoint dialled(const JoinSpec& spec) {
   return spec.is_coordinator ? Endpoint{"localhost", spec.endpoint.port} : spec.endpoint;
 }
