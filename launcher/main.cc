@@ -12,6 +12,7 @@
 #include "launcher/commands/run_job.h"
 #include "launcher/commands/serve_store.h"
 #include "launcher/commands/show_completions.h"
+#include "launcher/commands/show_list.h"
 #include "launcher/commands/show_report.h"
 #include "launcher/commands/show_stacks.h"
 #include "launcher/commands/show_status.h"
@@ -42,6 +43,7 @@ int run(const std::vector<std::string>& argv) {
                         [](const ShowText& text) { return show(text); },
                         [](const StoreCommand& store) { return serve_store(store); },
                         [&host](const StatusCommand& status) { return show_status(status, host); },
+                        [](const ListCommand& list) { return show_list(list); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
                         [](const CompleteCommand& words) { return show_completions(words); },
                         [&host](const ReportCommand& report) { return show_report(report, host); },

@@ -49,6 +49,7 @@ constexpr std::array kTopics = std::to_array<Topic>({
 
 constexpr std::array kCommands = std::to_array<Topic>({
     {"status", "show your running jobs"},
+    {"list", "list your running jobs, one line each"},
     {"stacks", "show what the workers of a job are doing"},
     {"report", "make a report from the event files of a job"},
     {"doctor", "check the machines of a job before you start it"},
@@ -141,6 +142,7 @@ std::string short_help(std::string_view invoked_as) {
   if (!is_torchrun) {
     text +=
         "          run a job\n"
+        "       drun list                               list running jobs\n"
         "       drun status|stacks [job]                inspect a running job\n"
         "       drun report events... [-o file]         make a report of a job\n"
         "       drun doctor [options] [program]         check the machines of a job\n"
@@ -186,6 +188,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
   std::string text = "Usage: " + name + " [options] [--] program [args...]\n";
   if (name != "torchrun") {
     text +=
+        "       drun list\n"
         "       drun status|stacks [job]\n"
         "       drun report events... [-o file] [--text]\n"
         "       drun doctor [options] [program [args...]]\n"
@@ -264,6 +267,13 @@ std::string status_help_head() {
          "\n"
          "Shows your jobs that have an agent on this machine: phase, round, restarts, all\n"
          "nodes and workers, and the last failure. JOB is a run id or the pid of an agent.\n";
+}
+
+std::string list_help_head() {
+  return "Usage: drun list [--json]\n"
+         "\n"
+         "Lists your jobs that have an agent on this machine, one line each. On a terminal,\n"
+         "long commands are cut to its width.\n";
 }
 
 std::string stacks_help_head() {

@@ -21,6 +21,9 @@ drun \- start a distributed job on one or several machines
 .B drun store
 .RI [ option ...]
 .br
+.B drun list
+.RI [ option ...]
+.br
 .B drun status
 .RI [ job ]
 .RI [ option ...]

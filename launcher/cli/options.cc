@@ -612,6 +612,25 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   return Command(status);
 }
 
+void declare_list(OptionTable& table, ListCommand& list, bool& help) {
+  table.group("Options");
+  table.flag("--json", list.is_json, "print one JSON object per job, one per line",
+             kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
+}
+
+Result<Command> parse_list_command(std::span<const std::string> words, const Lookup& variables) {
+  ListCommand list;
+  bool help = false;
+  OptionTable table(variables);
+  declare_list(table, list, help);
+  const Result<Arguments> arguments = table.parse(words);
+  if (!arguments) return with_context(arguments.error(), "list");
+  if (help) return Command(ShowText{help_text(list_help_head(), table.help(), ""), 0});
+  if (arguments->program) return too_much("list", *arguments->program);
+  return Command(list);
+}
+
 void declare_stacks(OptionTable& table, StacksCommand& stacks, bool& help) {
   table.group("Options");
   table.flag("--json", stacks.is_json, "print one JSON object per job, one per line",
@@ -700,6 +719,7 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.empty()) return std::nullopt;
   if (words.front() == "store") return parse_store_command(words.subspan(1), variables);
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
+  if (words.front() == "list") return parse_list_command(words.subspan(1), variables);
   if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
   if (words.front() == "report") return parse_report_command(words.subspan(1), variables);
   if (words.front() == "help") return parse_help_command(words.subspan(1), variables);
@@ -724,6 +744,9 @@ std::vector<CommandSyntax> command_syntaxes() {
   StatusCommand status_command;
   OptionTable status(no_variables);
   declare_status(status, status_command, help);
+  ListCommand list_command;
+  OptionTable list(no_variables);
+  declare_list(list, list_command, help);
   StacksCommand stacks_command;
   OptionTable stacks(no_variables);
   declare_stacks(stacks, stacks_command, help);
@@ -734,6 +757,7 @@ std::vector<CommandSyntax> command_syntaxes() {
       {"", launcher_help_head("drun"), Operand::Program, launcher.syntax()},
       {"store", store_help_head(), Operand::None, store.syntax()},
       {"status", status_help_head(), Operand::Job, status.syntax()},
+      {"list", list_help_head(), Operand::None, list.syntax()},
       {"stacks", stacks_help_head(), Operand::Job, stacks.syntax()},
       {"report", report_help_head(), Operand::Files, report.syntax()},
       {"doctor", doctor_help({}), Operand::Program, doctor.syntax()},

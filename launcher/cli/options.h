@@ -251,6 +251,12 @@ struct StacksCommand {
   bool operator==(const StacksCommand&) const = default;
 };
 
+// `drun list`: one line per job that has an agent on this machine.
+struct ListCommand {
+  bool is_json = false;
+  bool operator==(const ListCommand&) const = default;
+};
+
 // `drun report`: renders the event files of a job as a page or as text.
 struct ReportCommand {
   std::vector<std::string> files{};
@@ -279,7 +285,7 @@ struct CompleteCommand {
 };
 
 using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ReportCommand,
-                             FromStdinCommand, CompleteCommand, ShowText>;
+                             ListCommand, FromStdinCommand, CompleteCommand, ShowText>;
 
 // `argv` includes argv[0]; `variables` looks up PET_<NAME> and LOGLEVEL. Errors: Usage, naming the
 // option (or the variable, or the file), the value, the reason and the remedy; without a trailing

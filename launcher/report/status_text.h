@@ -2,8 +2,11 @@
 // characters in names are made visible.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "rendezvous/base/result.h"
 
@@ -32,5 +35,27 @@ bool is_job_status(std::string_view json);
 
 // Of a whole job: several lines, each ending with a newline. Empty if `json` is not its status.
 std::string job_text(std::string_view json);
+
+// A line of `drun list`. Texts are printable.
+struct JobRow {
+  std::string job{};  // the run id
+  std::string state{};
+  std::string nodes{};  // "2"; "1/3" while two of three are missing
+  std::string workers{};
+  std::string restarts{};  // "1/3" of at most three
+  std::string up{};
+  std::string command{};
+  bool operator==(const JobRow&) const = default;
+};
+
+// Absent if `json` is not the status of a job.
+std::optional<JobRow> job_row(std::string_view json);
+
+// Of a job whose agent does not answer.
+JobRow silent_row(const StatusNames& names);
+
+// A header and a line per row, in aligned columns. Commands are cut so that lines have at most
+// `columns` characters.
+std::string job_table(const std::vector<JobRow>& rows, std::optional<std::size_t> columns);
 
 }  // namespace drun

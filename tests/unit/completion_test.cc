@@ -149,7 +149,7 @@ TEST_CASE("the manual page has every option and every helper command") {
     const bool is_there = page.find("\\fB" + roff_text(option.known.name) + "\\fR") != page.npos;
     CHECK(is_there != option.group.empty());
   }
-  for (const char* const command : {"store", "status", "stacks", "report", "doctor"})
+  for (const char* const command : {"store", "status", "list", "stacks", "report", "doctor"})
     CHECK_THAT(page, ContainsSubstring(std::string(".SS drun ") + command + "\n"));
 }
 

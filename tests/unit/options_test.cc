@@ -496,6 +496,15 @@ TEST_CASE("drun status accepts its options before and after the job") {
   CHECK_THAT(line_error({"status", "--port=1"}), ContainsSubstring("--port"));
 }
 
+TEST_CASE("drun list accepts no job") {
+  CHECK(std::get<ListCommand>(*parse({"list"})) == ListCommand{});
+  CHECK(std::get<ListCommand>(*parse({"list", "--json"})).is_json);
+  CHECK(unsourced({"--", "list"}).program == "list");
+  CHECK(unsourced({"list"}, {}, "torchrun").program == "list");
+  CHECK_THAT(line_error({"list", "night"}), ContainsSubstring("drun -- list"));
+  CHECK_FALSE(parse({"list", "--watch"}));
+}
+
 TEST_CASE("drun store serves a store, but not under the name torchrun") {
   CHECK(std::get<StoreCommand>(*parse({"store"})) == StoreCommand{});
   CHECK(std::get<StoreCommand>(*parse({"store", "--port", "0", "--loopback"})) ==
