@@ -16,6 +16,7 @@
 #include "launcher/commands/show_report.h"
 #include "launcher/commands/show_stacks.h"
 #include "launcher/commands/show_status.h"
+#include "launcher/commands/stop_jobs.h"
 #include "launcher/facts/host.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
@@ -44,6 +45,7 @@ int run(const std::vector<std::string>& argv) {
                         [](const StoreCommand& store) { return serve_store(store); },
                         [&host](const StatusCommand& status) { return show_status(status, host); },
                         [](const ListCommand& list) { return show_list(list); },
+                        [](const StopCommand& stop) { return stop_jobs(stop); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
                         [](const CompleteCommand& words) { return show_completions(words); },
                         [&host](const ReportCommand& report) { return show_report(report, host); },

@@ -50,6 +50,7 @@ constexpr std::array kTopics = std::to_array<Topic>({
 constexpr std::array kCommands = std::to_array<Topic>({
     {"status", "show your running jobs"},
     {"list", "list your running jobs, one line each"},
+    {"stop", "stop running jobs"},
     {"stacks", "show what the workers of a job are doing"},
     {"report", "make a report from the event files of a job"},
     {"doctor", "check the machines of a job before you start it"},
@@ -143,6 +144,7 @@ std::string short_help(std::string_view invoked_as) {
     text +=
         "          run a job\n"
         "       drun list                               list running jobs\n"
+        "       drun stop job...                        stop running jobs\n"
         "       drun status|stacks [job]                inspect a running job\n"
         "       drun report events... [-o file]         make a report of a job\n"
         "       drun doctor [options] [program]         check the machines of a job\n"
@@ -189,6 +191,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
   if (name != "torchrun") {
     text +=
         "       drun list\n"
+        "       drun stop job... [--timeout S]\n"
         "       drun status|stacks [job]\n"
         "       drun report events... [-o file] [--text]\n"
         "       drun doctor [options] [program [args...]]\n"
@@ -274,6 +277,14 @@ std::string list_help_head() {
          "\n"
          "Lists your jobs that have an agent on this machine, one line each. On a terminal,\n"
          "long commands are cut to its width.\n";
+}
+
+std::string stop_help_head() {
+  return "Usage: drun stop JOB... [--timeout S]\n"
+         "\n"
+         "Stops jobs in order, as SIGTERM to drun does, on all their nodes, and waits until\n"
+         "they have ended. JOB is a run id or the pid of an agent or of drun. An elastic\n"
+         "job loses the nodes of this machine and continues if enough others are left.\n";
 }
 
 std::string stacks_help_head() {

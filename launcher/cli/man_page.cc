@@ -28,6 +28,10 @@ drun \- start a distributed job on one or several machines
 .RI [ job ]
 .RI [ option ...]
 .br
+.B drun stop
+.IR job ...
+.RI [ option ...]
+.br
 .B drun stacks
 .RI [ job ]
 .RI [ option ...]

@@ -578,6 +578,35 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   return Command(store);
 }
 
+struct Operands {
+  std::vector<std::string> options{};  // with their values
+  std::vector<std::string> words{};    // the others
+};
+
+// Options may precede or follow the other words. "--" ends them, and "-" is not one.
+Operands separated(std::span<const std::string> words, const std::vector<KnownOption>& known) {
+  const auto takes_next = [&known](const std::string& word) {
+    return std::any_of(known.begin(), known.end(), [&word](const KnownOption& option) {
+      const bool is_letter = word.size() == 2 && word[1] == option.letter;
+      const bool is_prefix = word.size() > 2 && option.name.starts_with(word);
+      return option.value == KnownOption::Value::Needed && (is_letter || is_prefix);
+    });
+  };
+  Operands found;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") {
+      found.words.insert(found.words.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                         words.end());
+      break;
+    }
+    const bool is_option = word.size() > 1 && word.starts_with('-');
+    (is_option ? found.options : found.words).push_back(word);
+    if (is_option && takes_next(word) && i + 1 < words.size()) found.options.push_back(words[++i]);
+  }
+  return found;
+}
+
 // Moves options to the front; the user may give them after the job.
 std::vector<std::string> options_first(std::span<const std::string> words) {
   std::vector<std::string> ordered(words.begin(), words.end());
@@ -629,6 +658,31 @@ Result<Command> parse_list_command(std::span<const std::string> words, const Loo
   if (help) return Command(ShowText{help_text(list_help_head(), table.help(), ""), 0});
   if (arguments->program) return too_much("list", *arguments->program);
   return Command(list);
+}
+
+void declare_stop(OptionTable& table, StopCommand& stop, bool& help) {
+  table.group("Options");
+  table.value("--timeout", stop.timeout, parse_seconds, "S",
+              "fail if a job still runs after S seconds; 0: do not wait [default: wait until the "
+              "jobs have ended]",
+              kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
+}
+
+Result<Command> parse_stop_command(std::span<const std::string> words, const Lookup& variables) {
+  StopCommand stop;
+  bool help = false;
+  OptionTable table(variables);
+  declare_stop(table, stop, help);
+  Operands found = separated(words, table.known());
+  const Result<Arguments> arguments = table.parse(found.options);
+  if (!arguments) return with_context(arguments.error(), "stop");
+  if (help) return Command(ShowText{help_text(stop_help_head(), table.help(), ""), 0});
+  if (found.words.empty())
+    return Error{ErrorCode::Usage,
+                 "stop: no job; give the run id or the pid of each job, which drun list shows"};
+  stop.jobs = std::move(found.words);
+  return Command(stop);
 }
 
 void declare_stacks(OptionTable& table, StacksCommand& stacks, bool& help) {
@@ -691,19 +745,9 @@ Result<Command> parse_report_command(std::span<const std::string> words, const L
   bool help = false;
   OptionTable table(variables);
   declare_report(table, report, help);
-  std::vector<std::string> options;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--") {
-      report.files.insert(report.files.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                          words.end());
-      break;
-    }
-    const bool is_option = words[i].starts_with('-') && words[i] != "-";
-    (is_option ? options : report.files).push_back(words[i]);
-    const bool takes_next = words[i] == "-o" || words[i] == "--output";
-    if (takes_next && i + 1 < words.size()) options.push_back(words[++i]);
-  }
-  const Result<Arguments> arguments = table.parse(options);
+  Operands found = separated(words, table.known());
+  report.files = std::move(found.words);
+  const Result<Arguments> arguments = table.parse(found.options);
   if (!arguments) return with_context(arguments.error(), "report");
   if (help) return Command(ShowText{help_text(report_help_head(), table.help(), ""), 0});
   if (report.files.empty())
@@ -720,6 +764,7 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.front() == "store") return parse_store_command(words.subspan(1), variables);
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
   if (words.front() == "list") return parse_list_command(words.subspan(1), variables);
+  if (words.front() == "stop") return parse_stop_command(words.subspan(1), variables);
   if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
   if (words.front() == "report") return parse_report_command(words.subspan(1), variables);
   if (words.front() == "help") return parse_help_command(words.subspan(1), variables);
@@ -747,6 +792,9 @@ std::vector<CommandSyntax> command_syntaxes() {
   ListCommand list_command;
   OptionTable list(no_variables);
   declare_list(list, list_command, help);
+  StopCommand stop_command;
+  OptionTable stop(no_variables);
+  declare_stop(stop, stop_command, help);
   StacksCommand stacks_command;
   OptionTable stacks(no_variables);
   declare_stacks(stacks, stacks_command, help);
@@ -758,6 +806,7 @@ std::vector<CommandSyntax> command_syntaxes() {
       {"store", store_help_head(), Operand::None, store.syntax()},
       {"status", status_help_head(), Operand::Job, status.syntax()},
       {"list", list_help_head(), Operand::None, list.syntax()},
+      {"stop", stop_help_head(), Operand::Jobs, stop.syntax()},
       {"stacks", stacks_help_head(), Operand::Job, stacks.syntax()},
       {"report", report_help_head(), Operand::Files, report.syntax()},
       {"doctor", doctor_help({}), Operand::Program, doctor.syntax()},

@@ -257,6 +257,13 @@ struct ListCommand {
   bool operator==(const ListCommand&) const = default;
 };
 
+// `drun stop`: ends jobs that have an agent on this machine.
+struct StopCommand {
+  std::vector<std::string> jobs{};                     // as in StatusCommand
+  std::optional<std::chrono::milliseconds> timeout{};  // absent: waits without a limit; 0: not
+  bool operator==(const StopCommand&) const = default;
+};
+
 // `drun report`: renders the event files of a job as a page or as text.
 struct ReportCommand {
   std::vector<std::string> files{};
@@ -285,7 +292,7 @@ struct CompleteCommand {
 };
 
 using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ReportCommand,
-                             ListCommand, FromStdinCommand, CompleteCommand, ShowText>;
+                             ListCommand, StopCommand, FromStdinCommand, CompleteCommand, ShowText>;
 
 // `argv` includes argv[0]; `variables` looks up PET_<NAME> and LOGLEVEL. Errors: Usage, naming the
 // option (or the variable, or the file), the value, the reason and the remedy; without a trailing

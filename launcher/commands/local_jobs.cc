@@ -1,8 +1,11 @@
 #include "launcher/commands/local_jobs.h"
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <set>
@@ -46,6 +49,12 @@ std::string run_id_of_workers(int agent_pid) {
   return {};
 }
 
+std::optional<agent::ProcessStat> process_stat(int pid) {
+  agent::ProcessStat stat;
+  const std::string text = proc_file(pid, "stat");
+  return !text.empty() && agent::parse_stat(text, stat) ? std::optional(stat) : std::nullopt;
+}
+
 // What /proc shows of the agent with the socket `name`, "drun/UID/PID/RANDOM". Nothing if that
 // process has ended, is in another pid namespace, or is not an agent of this user.
 std::optional<StatusNames> names_in_proc(std::string_view name) {
@@ -60,11 +69,11 @@ std::optional<StatusNames> names_in_proc(std::string_view name) {
       about.st_uid != static_cast<uid_t>(*user_number) ||
       proc_file(*agent_pid, "comm") != "drun-agent\n")
     return std::nullopt;
-  agent::ProcessStat agent;
-  if (!agent::parse_stat(proc_file(*agent_pid, "stat"), agent)) return std::nullopt;
+  const auto agent = process_stat(*agent_pid);
+  if (!agent) return std::nullopt;
   return StatusNames{.run_id = run_id_of_workers(*agent_pid),
                      .agent_pid = *agent_pid,
-                     .drun_pid = agent.parent,
+                     .drun_pid = agent->parent,
                      .meeting_point = "null null"};
 }
 
@@ -123,6 +132,24 @@ std::vector<std::string> job_statuses(const std::vector<LocalAgent>& agents) {
     seen.insert(job);
   }
   return statuses;
+}
+
+Result<UniqueFd> open_drun(const StatusNames& names) {
+  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, names.drun_pid, 0)));
+  if (!pidfd && errno != ESRCH)
+    return system_error("open process " + std::to_string(names.drun_pid), errno);
+  // Checked once it is open: the number may have a new owner.
+  const auto agent = process_stat(names.agent_pid);
+  if (!pidfd || !agent) return UniqueFd();
+  if (agent->parent == names.drun_pid) return pidfd;
+  return Error{ErrorCode::System, "process " + std::to_string(names.drun_pid) +
+                                      " is not the parent of its agent here; if the job runs in a "
+                                      "container, run this command inside it"};
+}
+
+bool is_suspended(int pid) {
+  const auto stat = process_stat(pid);
+  return stat && stat->state == 'T';
 }
 
 std::vector<JobRow> job_rows(const std::vector<LocalAgent>& agents) {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "launcher/report/status_text.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace drun {
 
@@ -40,6 +42,13 @@ std::vector<LocalAgent> one_of_each_job(const std::vector<LocalAgent>& agents);
 // The status of each job, schema drun.job/1, from any of its agents. Leaves out jobs that have just
 // ended.
 std::vector<std::string> job_statuses(const std::vector<LocalAgent>& agents);
+
+// The drun process of a job, which the user started: a pidfd, readable when it has ended. An empty
+// one if it has ended already. Errors: System, if it is not visible here (another pid namespace).
+Result<UniqueFd> open_drun(const StatusNames& names);
+
+// Whether the process is suspended (SIGSTOP, SIGTSTP).
+bool is_suspended(int pid);
 
 // The rows of drun list: one per job, then one per agent that does not answer.
 std::vector<JobRow> job_rows(const std::vector<LocalAgent>& agents);

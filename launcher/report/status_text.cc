@@ -301,6 +301,27 @@ std::string job_text(std::string_view json) {
   }
 }
 
+std::size_t nodes_in_status(std::string_view json) {
+  const StatusJson status = parsed(json);
+  try {
+    return count_in(status.at("nodes"));
+  } catch (const StatusJson::exception&) {
+    return 0;
+  }
+}
+
+std::size_t nodes_that_continue(std::string_view json, std::size_t leaving) {
+  const StatusJson job = parsed(json);
+  try {
+    const std::size_t joined = count_in(job.at("joined_nodes"));
+    const std::size_t least = count_in(job.at("min_nodes"));
+    const bool is_elastic = least < count_in(job.at("max_nodes"));
+    return is_elastic && joined >= least + leaving ? joined - leaving : 0;
+  } catch (const StatusJson::exception&) {
+    return 0;
+  }
+}
+
 std::optional<JobRow> job_row(std::string_view json) {
   const StatusJson job = parsed(json);
   try {

@@ -36,6 +36,13 @@ bool is_job_status(std::string_view json);
 // Of a whole job: several lines, each ending with a newline. Empty if `json` is not its status.
 std::string job_text(std::string_view json);
 
+// `nodes` of a node's status: requested, or in the round. 0 if it is not such a status.
+std::size_t nodes_in_status(std::string_view json);
+
+// How many nodes of the job with this status go on when `leaving` of them get SIGTERM: an elastic
+// job continues while enough nodes are left. Otherwise 0.
+std::size_t nodes_that_continue(std::string_view json, std::size_t leaving);
+
 // A line of `drun list`. Texts are printable.
 struct JobRow {
   std::string job{};  // the run id

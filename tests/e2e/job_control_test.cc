@@ -98,4 +98,115 @@ TEST_CASE("drun list shows a job whose agent does not answer") {
   job.wait();
 }
 
+TEST_CASE("drun stop ends a job and returns when its process is gone") {
+  const std::string id = own_id("stop");
+  Running job(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id}, "echo up; exec sleep 60"));
+  REQUIRE(job.prints("up"));
+  const std::string pid = std::to_string(job.pid());
+  // The three names mean the same job, which is stopped once.
+  const Ended stopped = drun({"stop", id, pid, std::to_string(agent_of(id))});
+  CHECK(stopped.code == 0);
+  CHECK(stopped.out == "stopped " + id + "\n");
+  CHECK(stopped.err.empty());
+  CHECK_THAT(read_file("/proc/" + pid + "/stat"), ContainsSubstring(") Z "));  // not reaped yet
+  CHECK(job.wait().code == 128 + SIGTERM);
+}
+
+TEST_CASE("drun stop ends all nodes of a job on this machine and prints one line") {
+  const std::string id = own_id("stop-nodes");
+  Nodes nodes(3, {"--rdzv-id=" + id});
+  for (int node = 0; node < 3; ++node) nodes.start(node, {}, "echo up; exec sleep 60");
+  for (int node = 0; node < 3; ++node) REQUIRE(nodes[node].prints("up"));
+  const Ended stopped = drun({"stop", id});
+  CHECK(stopped.code == 0);
+  CHECK(stopped.out == "stopped " + id + "\n");
+  for (const Ended& ended : nodes.wait()) CHECK(ended.code == 128 + SIGTERM);
+}
+
+TEST_CASE("drun stop of an unknown job lists the jobs of this machine and stops the others") {
+  const std::string id = own_id("stop-known");
+  Running job(shell_job({"--rdzv-id=" + id}, "echo up; exec sleep 60"));
+  REQUIRE(job.prints("up"));
+  const Ended failed = drun({"stop", "no-such-job"});
+  CHECK(failed.code == 1);
+  CHECK(failed.out.empty());
+  CHECK_THAT(failed.err, StartsWith("drun stop: no job \"no-such-job\" of yours runs on this "
+                                    "machine; jobs on this machine:\nJOB "));
+  CHECK_THAT(failed.err, ContainsSubstring("\n" + id + " "));
+  CHECK_FALSE(list_line(id).empty());
+  const Ended both = drun({"stop", "no-such-job", id});
+  CHECK(both.code == 1);
+  CHECK(both.out == "stopped " + id + "\n");
+  CHECK(job.wait().code == 128 + SIGTERM);
+}
+
+TEST_CASE("drun stop does not choose among jobs with the same run id") {
+  const std::string id = own_id("stop-twins");
+  const Words options{"--nnodes=1", "--rdzv-id=" + id};
+  Running first(shell_job(options + Words{"--master-port=0"}, "echo up; exec sleep 60"));
+  Running second(shell_job(options + Words{"--master-port=0"}, "echo up; exec sleep 60"));
+  REQUIRE(first.prints("up"));
+  REQUIRE(second.prints("up"));
+  const Ended failed = drun({"stop", id});
+  CHECK(failed.code == 1);
+  CHECK_THAT(failed.err, ContainsSubstring("2 jobs have the run id \"" + id + "\"") &&
+                             ContainsSubstring(" " + std::to_string(first.pid())) &&
+                             ContainsSubstring(" " + std::to_string(second.pid())));
+  CHECK(drun({"stop", std::to_string(first.pid()), std::to_string(second.pid())}).code == 0);
+  CHECK(first.wait(1s).code == 128 + SIGTERM);
+  CHECK(second.wait(1s).code == 128 + SIGTERM);
+}
+
+TEST_CASE("drun stop --timeout fails with the command that kills a job that still runs") {
+  const std::string id = own_id("stop-stubborn");
+  Running job(shell_job({"--rdzv-id=" + id, "--shutdown-timeout=600"},
+                        "trap '' TERM; echo up; while :; do sleep 0.1; done"));
+  REQUIRE(job.prints("up"));
+  const std::string pid = std::to_string(job.pid());
+  const Ended unwaited = drun({"stop", id, "--timeout=0"});
+  CHECK(unwaited.code == 0);
+  CHECK(unwaited.out == "stopping " + id + "\n");
+  const Ended failed = drun({"stop", "--timeout=0.3", pid});
+  CHECK(failed.code == 1);
+  CHECK(failed.out.empty());
+  CHECK_THAT(failed.err, ContainsSubstring(id + " still runs after 0.300 s: process " + pid) &&
+                             EndsWith("kill -KILL " + pid + "\n"));
+  REQUIRE(kill(job.pid(), SIGKILL) == 0);
+  CHECK(job.wait().code == 128 + SIGKILL);
+}
+
+TEST_CASE("drun stop ends a job whose agent is suspended, and reports it") {
+  const std::string id = own_id("stop-suspended");
+  Running job(shell_job({"--rdzv-id=" + id}, "echo up; exec sleep 60"));
+  REQUIRE(job.prints("up"));
+  const pid_t agent = agent_of(id);
+  REQUIRE(kill(agent, SIGSTOP) == 0);
+  // The run id of an agent that does not answer is in its workers' environment.
+  const Ended stopped = drun({"stop", id});
+  CHECK(stopped.code == 0);
+  CHECK(stopped.out == "stopped " + id + "\n");
+  CHECK_THAT(stopped.err, ContainsSubstring("agent " + std::to_string(agent) + " of " + id +
+                                            " does not answer: it was suspended"));
+  CHECK(job.wait().code == 128 + SIGTERM);
+}
+
+TEST_CASE("drun stop says that an elastic job continues on its other nodes") {
+  const std::string id = own_id("stop-elastic");
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+  const Words options{"--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint,
+                      "--rdzv-id=" + id};
+  Running first(shell_job(options + Words{"--rdzv-conf=is_host=1,last_call_timeout=30"},
+                          "echo up $WORLD_SIZE; exec sleep 60"));
+  Running second(shell_job(options + Words{"--rdzv-conf=is_host=0"}, "echo up; exec sleep 60"));
+  REQUIRE(first.prints("up 2"));
+  const Ended stopped = drun({"stop", std::to_string(second.pid())});
+  CHECK(stopped.code == 0);
+  CHECK(stopped.out ==
+        "stopped " + id + " on this machine; it is elastic and continues on 1 other node\n");
+  REQUIRE(first.prints("up 1"));
+  const Ended rest = drun({"stop", id});
+  CHECK(rest.code == 0);
+  CHECK(rest.out == "stopped " + id + "\n");
+}
+
 }  // namespace drun::testing

@@ -22,6 +22,7 @@ COMMANDS = {
     "drun doctor": "Takes the options above as well. See [check machines](../guide/doctor.md).",
     "drun status": "See [running jobs](../guide/running-jobs.md).",
     "drun list": "See [running jobs](../guide/running-jobs.md).",
+    "drun stop": "See [running jobs](../guide/running-jobs.md).",
     "drun stacks": "See [find a hang](../guide/hangs.md).",
     "drun report": "See [the page for browsers](report.md#the-page-for-browsers).",
     "drun store": "Serves a TCPStore for PyTorch programs and torchrun.",

@@ -195,6 +195,23 @@ TEST_CASE("drun list makes control characters visible") {
   CHECK(row.command == "sh -c a\\x0ab");
 }
 
+TEST_CASE("an elastic job continues while enough nodes are left") {
+  Census job = census();
+  job.job.joined_nodes = 3;
+  job.job.least_nodes = 2;
+  job.job.most_nodes = 4;
+  const std::string elastic = agent::job_json(own(), job);
+  CHECK(nodes_that_continue(elastic, 1) == 2);
+  CHECK(nodes_that_continue(elastic, 2) == 0);
+  CHECK(nodes_that_continue(elastic, 3) == 0);
+  CHECK(nodes_that_continue(elastic, 4) == 0);
+  job.job.least_nodes = job.job.most_nodes = 3;
+  CHECK(nodes_that_continue(agent::job_json(own(), job), 1) == 0);
+  CHECK(nodes_that_continue("{}", 1) == 0);
+  CHECK(nodes_in_status(agent::status_json(own())) == 4);
+  CHECK(nodes_in_status("{}") == 0);
+}
+
 TEST_CASE("drun list has a line for a job whose agent does not answer") {
   CHECK(silent_row({.run_id = "night", .agent_pid = 7, .drun_pid = 6}).job == "night");
   const JobRow row = silent_row({.run_id = "", .agent_pid = 7, .drun_pid = 6});

@@ -505,6 +505,23 @@ TEST_CASE("drun list accepts no job") {
   CHECK_FALSE(parse({"list", "--watch"}));
 }
 
+TEST_CASE("drun stop accepts its timeout before and after the jobs") {
+  const StopCommand plain{.jobs = {"night"}, .timeout = std::nullopt};
+  CHECK(std::get<StopCommand>(*parse({"stop", "night"})) == plain);
+  const StopCommand timed{.jobs = {"night", "4711"}, .timeout = std::chrono::milliseconds(1500)};
+  CHECK(std::get<StopCommand>(*parse({"stop", "night", "--timeout=1.5", "4711"})) == timed);
+  CHECK(std::get<StopCommand>(*parse({"stop", "--timeout", "1.5", "night", "4711"})) == timed);
+  CHECK(std::get<StopCommand>(*parse({"stop", "night", "4711", "--time", "1.5"})) == timed);
+  CHECK(std::get<StopCommand>(*parse({"stop", "--timeout=0", "a"})).timeout->count() == 0);
+  CHECK(std::get<StopCommand>(*parse({"stop", "--", "--a"})).jobs == Words{"--a"});
+  CHECK(unsourced({"--", "stop"}).program == "stop");
+  CHECK(unsourced({"stop"}, {}, "torchrun").program == "stop");
+  CHECK_THAT(line_error({"stop"}), ContainsSubstring("no job"));
+  CHECK_THAT(line_error({"stop", "a", "--timeout=-1"}), ContainsSubstring("--timeout=-1"));
+  CHECK_FALSE(parse({"stop", "a", "--timeout"}));
+  CHECK_FALSE(parse({"stop", "a", "--force"}));
+}
+
 TEST_CASE("drun store serves a store, but not under the name torchrun") {
   CHECK(std::get<StoreCommand>(*parse({"store"})) == StoreCommand{});
   CHECK(std::get<StoreCommand>(*parse({"store", "--port", "0", "--loopback"})) ==
