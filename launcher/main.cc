@@ -13,6 +13,7 @@
 #include "launcher/commands/serve_store.h"
 #include "launcher/commands/show_completions.h"
 #include "launcher/commands/show_list.h"
+#include "launcher/commands/show_logs.h"
 #include "launcher/commands/show_report.h"
 #include "launcher/commands/show_stacks.h"
 #include "launcher/commands/show_status.h"
@@ -46,6 +47,7 @@ int run(const std::vector<std::string>& argv) {
                         [&host](const StatusCommand& status) { return show_status(status, host); },
                         [](const ListCommand& list) { return show_list(list); },
                         [](const StopCommand& stop) { return stop_jobs(stop); },
+                        [](const LogsCommand& logs) { return show_logs(logs); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
                         [](const CompleteCommand& words) { return show_completions(words); },
                         [&host](const ReportCommand& report) { return show_report(report, host); },

@@ -33,6 +33,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/output/line_format.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
@@ -136,6 +137,9 @@ class Output {
   // After stop(): the rest of a frame on the channel that was written in part; must be written
   // before any other frame.
   std::string unfinished_frame() const;
+
+  // Of this node's workers in `round`, by local rank; empty unless that round's files are open.
+  std::vector<WorkerLogs> worker_logs(int round) const;
 
   // The run's directory; empty: none.
   std::string log_place() const;

@@ -673,6 +673,7 @@ NodeStatus Agent::status() const {
       .workers_failed = static_cast<int>(failures_.size()),
       .last_failure = last_failure_,
       .log_directory = output_.log_place(),
+      .logs = world_ ? output_.worker_logs(world_->round) : std::vector<WorkerLogs>(),
       .job = server_ ? server_->facts() : std::nullopt,
   };
 }

@@ -51,6 +51,7 @@ constexpr std::array kCommands = std::to_array<Topic>({
     {"status", "show your running jobs"},
     {"list", "list your running jobs, one line each"},
     {"stop", "stop running jobs"},
+    {"logs", "print lines from the log files of ranks"},
     {"stacks", "show what the workers of a job are doing"},
     {"report", "make a report from the event files of a job"},
     {"doctor", "check the machines of a job before you start it"},
@@ -145,6 +146,7 @@ std::string short_help(std::string_view invoked_as) {
         "          run a job\n"
         "       drun list                               list running jobs\n"
         "       drun stop job...                        stop running jobs\n"
+        "       drun logs [job] [rank...] [-f]          print lines of ranks\n"
         "       drun status|stacks [job]                inspect a running job\n"
         "       drun report events... [-o file]         make a report of a job\n"
         "       drun doctor [options] [program]         check the machines of a job\n"
@@ -192,6 +194,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
     text +=
         "       drun list\n"
         "       drun stop job... [--timeout S]\n"
+        "       drun logs [job] [rank...] [options]\n"
         "       drun status|stacks [job]\n"
         "       drun report events... [-o file] [--text]\n"
         "       drun doctor [options] [program [args...]]\n"
@@ -285,6 +288,15 @@ std::string stop_help_head() {
          "Stops jobs in order, as SIGTERM to drun does, on all their nodes, and waits until\n"
          "they have ended. JOB is a run id or the pid of an agent or of drun. An elastic\n"
          "job loses the nodes of this machine and continues if enough others are left.\n";
+}
+
+std::string logs_help_head() {
+  return "Usage: drun logs [JOB] [RANK...] [-f] [-g PATTERN] [-n N] [--stdout|--stderr]\n"
+         "\n"
+         "Prints the lines of ranks on this machine, of the latest round, from the log\n"
+         "files of a job (--tee, --redirects). JOB is a run id or a pid; without it, the\n"
+         "only job here. RANK is a rank or a range (0-3,8). Lines of several ranks have the\n"
+         "labels of drun's console.\n";
 }
 
 std::string stacks_help_head() {

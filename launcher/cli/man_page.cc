@@ -32,6 +32,11 @@ drun \- start a distributed job on one or several machines
 .IR job ...
 .RI [ option ...]
 .br
+.B drun logs
+.RI [ job ]
+.RI [ rank ...]
+.RI [ option ...]
+.br
 .B drun stacks
 .RI [ job ]
 .RI [ option ...]

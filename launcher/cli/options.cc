@@ -685,6 +685,55 @@ Result<Command> parse_stop_command(std::span<const std::string> words, const Loo
   return Command(stop);
 }
 
+struct LogsStreams {
+  bool is_stdout_only = false;
+  bool is_stderr_only = false;
+};
+
+void declare_logs(OptionTable& table, LogsCommand& logs, LogsStreams& streams, bool& help) {
+  table.group("Options");
+  table.flag("-f,--follow", logs.is_following,
+             "print further lines as they are written, also after restarts, until the job ends",
+             kOwnWithoutVariable);
+  table.value("-g,--grep", logs.pattern, parse_pattern, "PATTERN",
+              "print only lines that match this extended regular expression (as grep -E)",
+              kOwnWithoutVariable);
+  table.value("-n,--tail", logs.tail, parse_count, "N",
+              "print only the last N lines of each file; with --grep, the last N that match "
+              "[default: all]",
+              kOwnWithoutVariable);
+  table.flag("--stdout", streams.is_stdout_only, "print only standard output", kOwnWithoutVariable);
+  table.flag("--stderr", streams.is_stderr_only, "print only standard error", kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
+}
+
+Result<Command> parse_logs_command(std::span<const std::string> words, const Lookup& variables) {
+  LogsCommand logs;
+  LogsStreams streams;
+  bool help = false;
+  OptionTable table(variables);
+  declare_logs(table, logs, streams, help);
+  Operands found = separated(words, table.known());
+  const Result<Arguments> arguments = table.parse(found.options);
+  if (!arguments) return with_context(arguments.error(), "logs");
+  if (help) return Command(ShowText{help_text(logs_help_head(), table.help(), ""), 0});
+  if (streams.is_stdout_only != streams.is_stderr_only) {
+    logs.has_stdout = streams.is_stdout_only;
+    logs.has_stderr = streams.is_stderr_only;
+  }
+  for (std::size_t i = 0; i < found.words.size(); ++i) {
+    if (i == 0) {
+      logs.first = found.words[i];
+      continue;
+    }
+    const Result<RankRanges> ranks = parse_rank_ranges(found.words[i]);
+    if (!ranks) return with_context(ranks.error(), "logs");
+    logs.ranks.insert(logs.ranks.end(), ranks->begin(), ranks->end());
+  }
+  normalise(logs.ranks);
+  return Command(logs);
+}
+
 void declare_stacks(OptionTable& table, StacksCommand& stacks, bool& help) {
   table.group("Options");
   table.flag("--json", stacks.is_json, "print one JSON object per job, one per line",
@@ -765,6 +814,7 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
   if (words.front() == "list") return parse_list_command(words.subspan(1), variables);
   if (words.front() == "stop") return parse_stop_command(words.subspan(1), variables);
+  if (words.front() == "logs") return parse_logs_command(words.subspan(1), variables);
   if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
   if (words.front() == "report") return parse_report_command(words.subspan(1), variables);
   if (words.front() == "help") return parse_help_command(words.subspan(1), variables);
@@ -792,6 +842,10 @@ std::vector<CommandSyntax> command_syntaxes() {
   ListCommand list_command;
   OptionTable list(no_variables);
   declare_list(list, list_command, help);
+  LogsCommand logs_command;
+  LogsStreams logs_streams;
+  OptionTable logs(no_variables);
+  declare_logs(logs, logs_command, logs_streams, help);
   StopCommand stop_command;
   OptionTable stop(no_variables);
   declare_stop(stop, stop_command, help);
@@ -807,6 +861,7 @@ std::vector<CommandSyntax> command_syntaxes() {
       {"status", status_help_head(), Operand::Job, status.syntax()},
       {"list", list_help_head(), Operand::None, list.syntax()},
       {"stop", stop_help_head(), Operand::Jobs, stop.syntax()},
+      {"logs", logs_help_head(), Operand::Job, logs.syntax()},
       {"stacks", stacks_help_head(), Operand::Job, stacks.syntax()},
       {"report", report_help_head(), Operand::Files, report.syntax()},
       {"doctor", doctor_help({}), Operand::Program, doctor.syntax()},

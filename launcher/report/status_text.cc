@@ -322,6 +322,41 @@ std::size_t nodes_that_continue(std::string_view json, std::size_t leaving) {
   }
 }
 
+std::optional<NodeLogs> node_logs(std::string_view json) {
+  const StatusJson status = parsed(json);
+  const auto text = [](const StatusJson& field) {
+    return field.is_string() ? field.get<std::string>() : std::string();
+  };
+  try {
+    NodeLogs logs;
+    if (status.at("schema") != "drun.status/1") return std::nullopt;
+    if (status.at("round").is_number()) logs.round = int_of(status.at("round"));
+    for (const StatusJson& worker : status.at("workers")) {
+      if (!worker.at("label").is_string()) continue;  // its files are not open yet
+      logs.ranks.push_back({.rank = int_of(worker.at("rank")),
+                            .label = text(worker.at("label")),
+                            .stdout_file = text(worker.at("stdout_log")),
+                            .stderr_file = text(worker.at("stderr_log"))});
+    }
+    return logs;
+  } catch (const StatusJson::exception&) {
+    return std::nullopt;
+  }
+}
+
+NodeLogs in_round(NodeLogs logs, int round) {
+  const std::string old_folder = "/attempt_" + std::to_string(logs.round.value_or(round)) + "/";
+  const std::string folder = "/attempt_" + std::to_string(round) + "/";
+  for (RankLogs& rank : logs.ranks) {
+    for (std::string* const path : {&rank.stdout_file, &rank.stderr_file}) {
+      const std::size_t at = path->rfind(old_folder);
+      if (at != path->npos) path->replace(at, old_folder.size(), folder);
+    }
+  }
+  logs.round = round;
+  return logs;
+}
+
 std::optional<JobRow> job_row(std::string_view json) {
   const StatusJson job = parsed(json);
   try {

@@ -43,6 +43,28 @@ std::size_t nodes_in_status(std::string_view json);
 // job continues while enough nodes are left. Otherwise 0.
 std::size_t nodes_that_continue(std::string_view json, std::size_t leaving);
 
+// The log files of a rank, and the label of its lines on the console.
+struct RankLogs {
+  int rank = 0;
+  std::string label{};
+  std::string stdout_file{};  // empty: none
+  std::string stderr_file{};
+  bool operator==(const RankLogs&) const = default;
+};
+
+// Those of a node's workers in the latest round. Without ranks before its workers start.
+struct NodeLogs {
+  std::optional<int> round{};
+  std::vector<RankLogs> ranks{};
+  bool operator==(const NodeLogs&) const = default;
+};
+
+// Absent if `json` is not the status of a node.
+std::optional<NodeLogs> node_logs(std::string_view json);
+
+// The files of the same workers in another round.
+NodeLogs in_round(NodeLogs logs, int round);
+
 // A line of `drun list`. Texts are printable.
 struct JobRow {
   std::string job{};  // the run id

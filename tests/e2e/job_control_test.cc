@@ -209,4 +209,122 @@ TEST_CASE("drun stop says that an elastic job continues on its other nodes") {
   CHECK(rest.out == "stopped " + id + "\n");
 }
 
+TEST_CASE("drun logs prints the lines of the ranks of the only job that is named") {
+  const TemporaryDirectory directory;
+  const std::string id = own_id("logs");
+  Running job(shell_job(
+      {"--nproc-per-node=3", "--rdzv-id=" + id, "--tee=3", "--log-dir=" + directory.path()},
+      "echo out $RANK; echo err $RANK >&2; echo last $RANK; echo up; exec sleep 60"));
+  REQUIRE(eventually([&] {  // files are written a little later than the console
+    return drun({"logs", id, "--grep=^(up|err)"}).out ==
+           "[default0]:up\n[default0]:err 0\n[default1]:up\n[default1]:err 1\n"
+           "[default2]:up\n[default2]:err 2\n";
+  }));
+  // One rank: its lines as they are.
+  CHECK(drun({"logs", id, "1"}).out == "out 1\nlast 1\nup\nerr 1\n");
+  CHECK(drun({"logs", id, "1", "--stderr"}).out == "err 1\n");
+  CHECK(drun({"logs", "--stdout", "--tail=2", id, "1"}).out == "last 1\nup\n");
+  // Several: behind the labels of the console.
+  CHECK(drun({"logs", id, "0,2", "-g", "out"}).out == "[default0]:out 0\n[default2]:out 2\n");
+  CHECK(drun({"logs", id, "--grep=^(err|last)", "--tail=1"}).out ==
+        "[default0]:last 0\n[default0]:err 0\n[default1]:last 1\n[default1]:err 1\n"
+        "[default2]:last 2\n[default2]:err 2\n");
+  CHECK(drun({"logs", std::to_string(job.pid()), "2", "--grep=nothing"}).code == 0);
+
+  const Ended absent = drun({"logs", id, "2-4"});
+  CHECK(absent.code == 1);
+  CHECK(absent.out.empty());
+  CHECK_THAT(absent.err,
+             ContainsSubstring("ranks 3, 4 do not run on this machine, which has ranks 0-2"));
+  const Ended unknown = drun({"logs", "no-such-job"});
+  CHECK(unknown.code == 1);
+  CHECK_THAT(unknown.err,
+             ContainsSubstring("no job \"no-such-job\"") && ContainsSubstring("\n" + id + " "));
+  // A second job makes the choice ambiguous.
+  Running other(shell_job({"--rdzv-id=" + id + "-other"}, "echo up; exec sleep 60"));
+  REQUIRE(other.prints("up"));
+  const Ended ambiguous = drun({"logs"});
+  CHECK(ambiguous.code == 1);
+  CHECK_THAT(ambiguous.err, ContainsSubstring("name one; jobs on this machine:\n") &&
+                                ContainsSubstring("\n" + id + " ") &&
+                                ContainsSubstring("\n" + id + "-other "));
+  const Ended fileless = drun({"logs", id + "-other"});
+  CHECK(fileless.code == 1);
+  CHECK_THAT(fileless.err, ContainsSubstring("no log files") && ContainsSubstring("--tee=3"));
+  // Its reader may stop reading.
+  const Ended piped =
+      run({.argv = {"sh", "-c", drun_program() + " logs " + id + " -f | head -n 1"}});
+  CHECK(piped.code == 0);
+  CHECK(piped.out == "[default0]:out 0\n");
+  CHECK(piped.err.empty());
+  drun({"stop", id, id + "-other"});
+}
+
+TEST_CASE("drun logs without a job uses the only job of the machine") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can make a network namespace");
+    return;
+  }
+  // In a network namespace of its own.
+  const TemporaryDirectory directory;
+  const std::string drun_word = drun_program();
+  const std::string script = "ip link set lo up\n" + drun_word + " logs && exit 1\n" + drun_word +
+                             " --tee=3 --nproc-per-node=2 --log-dir=" + directory.path() +
+                             " sh -c 'echo rank $RANK; exec sleep 60' >/dev/null 2>&1 &\n"
+                             "until [ $(" +
+                             drun_word + " logs 2>/dev/null | wc -l) = 2 ]; do sleep 0.05; done\n" +
+                             drun_word + " logs 1\n" + drun_word + " logs\nkill $!\nwait $!";
+  const Ended ended = run({.argv = {"unshare", "--net", "sh", "-c", script}});
+  INFO(ended.err);
+  CHECK(ended.out == "rank 1\n[default0]:rank 0\n[default1]:rank 1\n");
+}
+
+TEST_CASE("drun logs --follow prints lines as they are written, across restarts, until the end") {
+  const TemporaryDirectory directory;
+  const std::string id = own_id("logs-follow");
+  const std::string go = directory.file("go");
+  Running job(shell_job(
+      {"--rdzv-id=" + id, "--redirects=3", "--max-restarts=2", "--log-dir=" + directory.path()},
+      "echo round $TORCHELASTIC_RESTART_COUNT\n"
+      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { printf 'the last'; exit 0; }\n"
+      "while [ ! -e " +
+          go +
+          " ]; do sleep 0.02; done\n"
+          "echo failing >&2; printf unfinished; exit 3"));
+  REQUIRE(eventually([&] { return drun({"logs", id}).out == "round 0\n"; }));
+  Running following({.argv = {drun_program(), "logs", id, "--follow"}});
+  REQUIRE(following.prints("round 0\n"));
+  write_file(go, "");
+  CHECK(job.wait().code == 0);
+  const Ended ended = following.wait();
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  // stdout and stderr are different files: their order is not known.
+  for (const char* const line : {"round 0\n", "failing\n", "unfinished\n"})
+    CHECK_THAT(ended.out, ContainsSubstring(line));
+  CHECK_THAT(ended.out, EndsWith("\nround 1\nthe last\n"));
+}
+
+TEST_CASE("drun logs --follow waits for the workers of a job and ends quietly on Ctrl-C") {
+  const TemporaryDirectory directory;
+  const std::string id = own_id("logs-wait");
+  Nodes nodes(2, {"--rdzv-id=" + id, "--tee=1", "--log-dir=" + directory.path()});
+  nodes.start(0, {}, "echo hello from $RANK; exec sleep 60");
+  REQUIRE(eventually([&] { return !list_line(id).empty(); }));
+  const Ended early = drun({"logs", id});
+  CHECK(early.code == 1);
+  CHECK_THAT(early.err, ContainsSubstring("have not started yet; wait for them with --follow"));
+  Running following({.argv = {drun_program(), "logs", id, "--follow"}});
+  nodes.start(1, {}, "echo hello from $RANK; exec sleep 60");
+  CHECK(following.prints("hello from 0"));
+  following.signal(SIGINT);
+  const Ended ended = following.wait();
+  CHECK(ended.code == 128 + SIGINT);
+  CHECK(ended.err.empty());
+  // Ranks of all nodes of this machine.
+  CHECK(eventually([&] { return drun({"logs", id, "1"}).out == "hello from 1\n"; }));
+  drun({"stop", id});
+  nodes.wait();
+}
+
 }  // namespace drun::testing

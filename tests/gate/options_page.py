@@ -23,6 +23,7 @@ COMMANDS = {
     "drun status": "See [running jobs](../guide/running-jobs.md).",
     "drun list": "See [running jobs](../guide/running-jobs.md).",
     "drun stop": "See [running jobs](../guide/running-jobs.md).",
+    "drun logs": "See [running jobs](../guide/running-jobs.md).",
     "drun stacks": "See [find a hang](../guide/hangs.md).",
     "drun report": "See [the page for browsers](report.md#the-page-for-browsers).",
     "drun store": "Serves a TCPStore for PyTorch programs and torchrun.",

@@ -79,6 +79,9 @@ TEST_CASE("helper commands are completed for drun, but not for torchrun") {
   CHECK(completed({"status", "one", ""}).more == More::Nothing);
   CHECK(completed({"stop", "one", ""}).more == More::Jobs);
   CHECK(completed({"stop", "--timeout", "5", ""}).more == More::Jobs);
+  CHECK(completed({"logs", "--follow", ""}).more == More::Jobs);
+  CHECK(completed({"logs", "-g", "x", ""}).more == More::Jobs);
+  CHECK(completed({"logs", "one", ""}).more == More::Nothing);
   CHECK(completed({"report", "one", ""}).more == More::Files);
   CHECK(completed({"report", "-o", ""}).more == More::Files);
   CHECK(candidates({"report", "--t"}) == Words{"--text"});
@@ -152,7 +155,7 @@ TEST_CASE("the manual page has every option and every helper command") {
     CHECK(is_there != option.group.empty());
   }
   for (const char* const command :
-       {"store", "status", "list", "stop", "stacks", "report", "doctor"})
+       {"store", "status", "list", "stop", "logs", "stacks", "report", "doctor"})
     CHECK_THAT(page, ContainsSubstring(std::string(".SS drun ") + command + "\n"));
 }
 

@@ -212,6 +212,25 @@ TEST_CASE("an elastic job continues while enough nodes are left") {
   CHECK(nodes_in_status("{}") == 0);
 }
 
+TEST_CASE("a node's status has the log files of its workers and the labels of their lines") {
+  NodeStatus status = own();
+  status.world = World{
+      .run_id = "night", .round = 2, .base_rank = 4, .local_world_size = 2, .master_addr = "gpu9"};
+  CHECK(node_logs(agent::status_json(status)) == NodeLogs{.round = 2, .ranks = {}});
+  status.logs = {{.stdout_file = "/l/attempt_2/0/stdout.log", .stderr_file = "", .label = "[4]:"},
+                 {.stdout_file = "", .stderr_file = "", .label = "[5]:"}};
+  const NodeLogs logs = *node_logs(agent::status_json(status));
+  CHECK(logs == NodeLogs{.round = 2,
+                         .ranks = {{.rank = 4,
+                                    .label = "[4]:",
+                                    .stdout_file = "/l/attempt_2/0/stdout.log",
+                                    .stderr_file = ""},
+                                   {.rank = 5, .label = "[5]:"}}});
+  CHECK(in_round(logs, 0).ranks[0].stdout_file == "/l/attempt_0/0/stdout.log");
+  CHECK(in_round(logs, 0).round == 0);
+  CHECK_FALSE(node_logs("{}").has_value());
+}
+
 TEST_CASE("drun list has a line for a job whose agent does not answer") {
   CHECK(silent_row({.run_id = "night", .agent_pid = 7, .drun_pid = 6}).job == "night");
   const JobRow row = silent_row({.run_id = "", .agent_pid = 7, .drun_pid = 6});
