@@ -111,6 +111,11 @@ struct WorkerLogs {
   std::string label;
 };
 
+struct RankLog {
+  std::string path;
+  std::string label;
+};
+
 class FormattedLines {
  public:
   // `stream`, `longest_held_bytes`: line_buffer.h; of JSON line_format.h says how much is held.

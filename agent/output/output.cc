@@ -79,6 +79,7 @@ class Output::Impl {
   std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
   const std::string& log_place() const { return files_->place(); }
   std::vector<WorkerLogs> worker_logs(int round) const;
+  std::optional<RankLog> rank_log(const RankRound& of, bool is_stderr) const;
   void finish(std::optional<std::chrono::milliseconds> at_most);
   void stop();
 
@@ -484,6 +485,9 @@ void Output::say(std::string_view line) { impl_->say(line); }
 void Output::tell_starter(std::string_view control) { impl_->tell_starter(control); }
 std::string Output::unfinished_frame() const { return impl_->unfinished_frame(); }
 std::vector<WorkerLogs> Output::worker_logs(int round) const { return impl_->worker_logs(round); }
+std::optional<RankLog> Output::rank_log(const RankRound& of, bool is_stderr) const {
+  return impl_->rank_log(of, is_stderr);
+}
 std::string Output::log_place() const { return impl_->log_place(); }
 void Output::draw(std::string_view bytes) { impl_->draw(bytes); }
 void Output::finish(std::optional<std::chrono::milliseconds> at_most) { impl_->finish(at_most); }
@@ -534,6 +538,19 @@ std::vector<WorkerLogs> Output::Impl::worker_logs(int round) const {
                     .label = label_of(spec_, origin_of(static_cast<int>(i), Stream::Stdout))});
   }
   return logs;
+}
+
+std::optional<RankLog> Output::Impl::rank_log(const RankRound& of, bool is_stderr) const {
+  const Stream stream = is_stderr ? Stream::Stderr : Stream::Stdout;
+  const int local_rank = of.rank - world_.base_rank;
+  if (local_rank >= 0 && local_rank < static_cast<int>(workers_.size())) {
+    if (trip_ || !plan_of(local_rank, stream).to_file) return std::nullopt;
+    return RankLog{.path = files_->stream_path(of.round, number_of(local_rank), stream),
+                   .label = label_of(spec_, origin_of(local_rank, stream))};
+  }
+  if (!gathered_ || !files_->has_place()) return std::nullopt;
+  return RankLog{.path = files_->stream_path(of.round, of.rank, stream),
+                 .label = "[" + std::to_string(of.rank) + "]: "};
 }
 
 // In the log directory's thread.

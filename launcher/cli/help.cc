@@ -293,10 +293,10 @@ std::string stop_help_head() {
 std::string logs_help_head() {
   return "Usage: drun logs [JOB] [RANK...] [-f] [-g PATTERN] [-n N] [--stdout|--stderr]\n"
          "\n"
-         "Prints the lines of ranks on this machine, of the latest round, from the log\n"
-         "files of a job (--tee, --redirects). JOB is a run id or a pid; without it, the\n"
-         "only job here. RANK is a rank or a range (0-3,8). Lines of several ranks have the\n"
-         "labels of drun's console.\n";
+         "Prints the lines of ranks, of the latest round, from the log files of a job (--tee,\n"
+         "--redirects). JOB is a run id or a pid; without it, the only job here. RANK is a\n"
+         "rank or a range (0-3,8), on any node; without it, all ranks on this machine.\n"
+         "Lines of several ranks have the labels of drun's console.\n";
 }
 
 std::string stacks_help_head() {

@@ -120,6 +120,22 @@ std::vector<LocalAgent> one_of_each_job(const std::vector<LocalAgent>& agents) {
   return found;
 }
 
+std::size_t job_count(const std::vector<LocalAgent>& agents) {
+  std::set<std::pair<std::string, std::string>> jobs;
+  std::set<std::string> run_ids;
+  for (const auto& [names, status] : agents) {
+    if (!names.has_met()) continue;
+    jobs.emplace(names.run_id, names.meeting_point);
+    run_ids.insert(names.run_id);
+  }
+  for (const auto& [names, status] : agents) {
+    // Without a run id it is not known to be one of the others.
+    const std::string id = names.run_id.empty() ? std::to_string(names.agent_pid) : names.run_id;
+    if (!names.has_met() && run_ids.insert(id).second) jobs.emplace(id, "");
+  }
+  return jobs.size();
+}
+
 std::vector<std::string> job_statuses(const std::vector<LocalAgent>& agents) {
   std::vector<std::string> statuses;
   std::set<std::pair<std::string, std::string>> seen;

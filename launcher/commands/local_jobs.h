@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,10 @@ std::vector<LocalAgent> answering(std::vector<LocalAgent> agents);
 
 // One agent of each job. Agents with the same run id that have not met others yet count as one job.
 std::vector<LocalAgent> one_of_each_job(const std::vector<LocalAgent>& agents);
+
+// How many jobs they belong to. Agents that have not met others, or do not answer, belong to the
+// job with their run id, if there is one.
+std::size_t job_count(const std::vector<LocalAgent>& agents);
 
 // The status of each job, schema drun.job/1, from any of its agents. Leaves out jobs that have just
 // ended.

@@ -8,11 +8,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "agent/status/log_query.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/commands/ask_agents.h"
@@ -24,13 +29,16 @@ namespace drun {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+constexpr std::size_t kMostRemoteRanks = 64;  // each costs a message every 0.3 s with --follow
 constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kStatusInterval{500};
 constexpr std::chrono::milliseconds kStatusLimit{200};
+constexpr std::chrono::milliseconds kRemoteInterval{300};
+constexpr std::chrono::seconds kRemoteLimit{7};  // agents answer within 6 s
 
 Error logs_error(std::string message) { return Error{ErrorCode::System, std::move(message)}; }
 
-// Writes to stdout without a buffer of its own: a follower shows lines as they come.
+// Writes to stdout, unbuffered: a follower shows lines when they are written.
 class Printer {
  public:
   // False: there is no point in going on. `exit_code` is then what the command returns.
@@ -61,15 +69,55 @@ class Printer {
   int exit_code_ = 0;
 };
 
+// The name of an agent's socket for questions about log files; empty if it has none.
+std::string logs_socket_of(int agent_pid) {
+  for (const std::string& name : agent_sockets("drun-logs"))
+    if (is_socket_of(name, agent_pid)) return name;
+  return "";
+}
+
+// A log file of a rank on another node, read through an agent of this machine.
+struct RemoteLog {
+  std::string socket{};
+  LogQuery query{};
+};
+
 // One stream of one rank in one round.
 class LogFile {
  public:
   LogFile(std::string path, LogLines lines) : path_(std::move(path)), lines_(std::move(lines)) {}
+  LogFile(RemoteLog remote, LogLines lines)
+      : path_(ranks_text({{remote.query.rank, remote.query.rank}}) +
+              (remote.query.is_stderr ? " stderr" : " stdout")),
+        lines_(std::move(lines)),
+        remote_(std::move(remote)) {}
 
-  // Returns 0 or errno. Does nothing if it is open.
-  int open(const std::optional<TailWish>& tail) {
+  // Why it cannot be read, or nothing. Does nothing if it is open.
+  std::string open(const std::optional<TailWish>& tail) {
+    if (remote_) return open_remote(tail);
+    const int code = open_local(tail);
+    return code == 0 ? "" : "cannot read " + path_ + ": " + system_message(code);
+  }
+
+  bool is_remote() const { return remote_.has_value(); }
+  // Of the node that has the file; as far as it was read.
+  std::optional<int> latest_round() const { return latest_round_; }
+  std::optional<int> round() const { return remote_ ? remote_->query.round : std::nullopt; }
+  const std::string& label() const { return label_; }
+  void set_lines(LogLines lines) { lines_ = std::move(lines); }
+  // The same stream of a later round.
+  LogFile in_next_round(LogLines lines) const {
+    RemoteLog next = *remote_;
+    next.query.round = *next.query.round + 1;
+    return LogFile(std::move(next), std::move(lines));
+  }
+  bool has_trouble() const { return has_trouble_; }
+
+ private:
+  // Returns 0 or errno.
+  int open_local(const std::optional<TailWish>& tail) {
     if (fd_) return 0;
-    // O_NONBLOCK: somebody may have put a FIFO there.
+    // O_NONBLOCK: the path may be that of a FIFO.
     fd_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (!fd_) return errno;
     struct stat about {};
@@ -83,9 +131,32 @@ class LogFile {
     return 0;
   }
 
+  std::string open_remote(const std::optional<TailWish>& tail) {
+    if (is_open_) return "";
+    std::string answer = ask(std::numeric_limits<std::int64_t>::max());
+    const std::optional<LogPart> part = agent::parse_log_answer(answer);
+    if (!part) return path_ + ": the agent on this machine does not answer";
+    if (!part->note.empty()) return path_ + ": " + part->note;
+    if (!remote_->query.round) remote_->query.round = part->round;
+    latest_round_ = part->round;
+    label_ = part->label;
+    is_open_ = true;
+    if (tail)
+      offset_ = tail_offset([this](auto offset, auto bytes) { return read_at(offset, bytes); },
+                            part->size_bytes, *tail);
+    return "";
+  }
+
+  std::string ask(std::uint64_t offset) const {
+    LogQuery query = remote_->query;
+    query.offset = offset;
+    return ask_agent(remote_->socket, kRemoteLimit, agent::log_request(query));
+  }
+
+ public:
   // Appends the next lines to `out`. False at the end of the file.
   bool read_some(std::string& out) {
-    if (!fd_) return false;
+    if (!fd_ && !is_open_) return false;
     const std::string bytes = read_at(offset_, kReadBytes);
     offset_ += bytes.size();
     lines_.take(bytes, out);
@@ -95,7 +166,15 @@ class LogFile {
   const std::string& path() const { return path_; }
 
  private:
-  std::string read_at(std::uint64_t offset, std::size_t bytes) const {
+  std::string read_at(std::uint64_t offset, std::size_t bytes) {
+    if (remote_) {
+      std::optional<LogPart> part = agent::parse_log_answer(ask(offset));
+      has_trouble_ = !part || !part->note.empty();
+      if (has_trouble_) return "";
+      latest_round_ = part->round;
+      part->text.resize(std::min(part->text.size(), bytes));
+      return std::move(part->text);
+    }
     std::string text(bytes, '\0');
     std::size_t have = 0;
     while (have < bytes) {
@@ -112,6 +191,11 @@ class LogFile {
   std::string path_;
   LogLines lines_;
   UniqueFd fd_;
+  std::optional<RemoteLog> remote_{};
+  std::optional<int> latest_round_{};
+  std::string label_{};
+  bool is_open_ = false;      // the remote one
+  bool has_trouble_ = false;  // with the last part of a remote one
   std::uint64_t offset_ = 0;
 };
 
@@ -143,11 +227,10 @@ Result<Job> find_job(const LogsCommand& command) {
   const std::vector<LocalAgent> called = agents_called(all, name);
   job.agents = answering(called);
   if (called.empty()) return logs_error(no_such_job(std::nullopt));
-  const std::vector<LocalAgent> jobs = one_of_each_job(called);
-  if (jobs.size() > 1 && job.agents.size() > 1 && one_of_each_job(job.agents).size() > 1) {
-    return logs_error((name ? std::to_string(jobs.size()) + " jobs have the run id \"" +
+  if (const std::size_t count = job_count(called); count > 1) {
+    return logs_error((name ? std::to_string(count) + " jobs have the run id \"" +
                                   printable(*name) + "\"; give the pid of one; "
-                            : std::to_string(jobs.size()) + " jobs run here; name one; ") +
+                            : std::to_string(count) + " jobs run here; name one; ") +
                       listed(called));
   }
   if (job.agents.empty())
@@ -157,7 +240,7 @@ Result<Job> find_job(const LogsCommand& command) {
   return job;
 }
 
-// Prints the files of a job's ranks on this machine.
+// Prints the files of a job's ranks: of this machine, and those of other nodes that were named.
 class LogsView {
  public:
   LogsView(const LogsCommand& command, Job job, const LinePattern* pattern)
@@ -169,6 +252,7 @@ class LogsView {
   // Errors: there is nothing to print, and nothing to wait for.
   Result<void> open() {
     RankRanges here;
+    RankRanges with_files;
     for (const LocalAgent& agent : job_.agents) {
       const std::optional<NodeLogs> logs = node_logs(agent.status);
       if (!logs)
@@ -176,17 +260,31 @@ class LogsView {
                           " has another version of drun");
       Node node{.names = agent.names};
       if (Result<UniqueFd> pidfd = open_drun(agent.names)) node.pidfd = *std::move(pidfd);
-      for (const RankLogs& rank : logs->ranks) here.push_back({rank.rank, rank.rank});
+      for (const RankLogs& rank : logs->ranks) {
+        here.push_back({rank.rank, rank.rank});
+        if (has_wanted_file(rank)) with_files.push_back(here.back());
+      }
       nodes_.push_back(std::move(node));
     }
     normalise(here);
-    const RankRanges missing = difference(job_.ranks, here);
-    if (!here.empty() && !missing.empty())
-      return logs_error(ranks_text(missing) + (count_of(missing) == 1 ? " does" : " do") +
-                        " not run on this machine, which has " + ranks_text(here));
+    normalise(with_files);
+    // With --gather-logs, the files of a rank on this machine may be elsewhere, too.
+    const RankRanges missing = difference(job_.ranks, with_files);
+    if (!here.empty() && !missing.empty()) {
+      const int world_size = world_size_in(job_.agents.front().status);
+      const RankRanges beyond = difference(missing, {{0, world_size - 1}});
+      if (!beyond.empty())
+        return logs_error(job_.name + " has no " + ranks_text(beyond) + ", but " +
+                          ranks_text({{0, world_size - 1}}));
+      if (count_of(missing) > kMostRemoteRanks)
+        return logs_error("more than " + std::to_string(kMostRemoteRanks) +
+                          " ranks of other nodes; name fewer");
+    }
     has_labels_ = job_.ranks.empty() ? count_of(here) != 1 : count_of(job_.ranks) != 1;
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       enter_round(nodes_[i], *node_logs(job_.agents[i].status));
+    if (!here.empty()) add_remote(missing);
+    if (const Result<void> opened = open_remote(); !opened) return opened.error();
     has_tail_ = false;
     if (file_count() > 0 || (command_.is_following && here.empty())) return {};
     if (here.empty())
@@ -201,16 +299,22 @@ class LogsView {
   }
 
   int print_all() {
-    std::vector<LogFile*> files = sorted_files();
     int exit_code = 0;
-    for (LogFile* const file : files) {
-      if (const int code = file->open(tail_); code != 0) {
-        std::fprintf(stderr, "drun logs: cannot read %s: %s\n", printable(file->path()).c_str(),
-                     system_message(code).c_str());
+    for (Stream* const stream : sorted_streams()) {
+      LogFile& file = stream->file;
+      if (!file.is_remote()) stream->trouble = file.open(tail_);
+      if (!stream->trouble.empty()) {
+        if (stream->is_optional) continue;
+        std::fprintf(stderr, "drun logs: %s\n", printable(stream->trouble).c_str());
         exit_code = 1;
         continue;
       }
-      if (!print_rest(*file, true)) return printer_.exit_code();
+      if (!print_rest(file, true)) return printer_.exit_code();
+      if (file.has_trouble()) {
+        std::fprintf(stderr, "drun logs: the rest of %s cannot be read now\n",
+                     printable(file.path()).c_str());
+        exit_code = 1;
+      }
     }
     return exit_code;
   }
@@ -237,6 +341,9 @@ class LogsView {
     int rank = 0;
     bool is_stderr = false;
     std::optional<TailWish> tail{};
+    std::chrono::steady_clock::time_point next_look{};
+    std::string trouble{};     // why a file of another node cannot be read
+    bool is_optional = false;  // the rank's other stream can be read
     LogFile file;
   };
   struct Node {
@@ -266,6 +373,59 @@ class LogsView {
     }
   }
 
+  // Lines of a file of another node get the label that its agent names.
+  void label_remote(LogFile& file) const {
+    if (file.is_remote()) file.set_lines(LogLines(has_labels_ ? file.label() : "", pattern_));
+  }
+
+  bool has_wanted_file(const RankLogs& rank) const {
+    return (command_.has_stdout && !rank.stdout_file.empty()) ||
+           (command_.has_stderr && !rank.stderr_file.empty());
+  }
+
+  // Files of other nodes. A rank may write only one of two. Errors: to follow them is no use.
+  Result<void> open_remote() {
+    std::set<int> readable;
+    std::string trouble;
+    for (Stream* const stream : sorted_streams()) {
+      if (!stream->file.is_remote()) {
+        readable.insert(stream->rank);
+        continue;
+      }
+      stream->trouble = stream->file.open(stream->tail);
+      label_remote(stream->file);
+      if (stream->trouble.empty())
+        readable.insert(stream->rank);
+      else if (trouble.empty())
+        trouble = stream->trouble;
+    }
+    if (command_.is_following && readable.empty() && !trouble.empty())
+      return logs_error(printable(trouble));
+    for (Node& node : nodes_)
+      for (Stream& stream : node.streams)
+        stream.is_optional = stream.file.is_remote() && readable.contains(stream.rank);
+    return {};
+  }
+
+  // Through an agent of this machine.
+  void add_remote(const RankRanges& ranks) {
+    const std::string socket = logs_socket_of(nodes_.front().names.agent_pid);
+    for (const RankRange& range : ranks) {
+      for (int rank = range.first; rank <= range.last; ++rank) {
+        for (const bool is_stderr : {false, true}) {
+          if (!(is_stderr ? command_.has_stderr : command_.has_stdout)) continue;
+          nodes_.front().streams.push_back(
+              {.rank = rank,
+               .is_stderr = is_stderr,
+               .tail = tail_,
+               .file = LogFile(
+                   RemoteLog{.socket = socket, .query = {.rank = rank, .is_stderr = is_stderr}},
+                   LogLines("", pattern_))});
+        }
+      }
+    }
+  }
+
   void add(Node& node, const RankLogs& rank, const std::string& path, bool is_stderr) {
     if (path.empty()) return;
     node.streams.push_back(
@@ -276,16 +436,14 @@ class LogsView {
   }
 
   // By rank, stdout first.
-  std::vector<LogFile*> sorted_files() {
+  std::vector<Stream*> sorted_streams() {
     std::vector<Stream*> streams;
     for (Node& node : nodes_)
       for (Stream& stream : node.streams) streams.push_back(&stream);
     std::stable_sort(streams.begin(), streams.end(), [](const Stream* one, const Stream* other) {
       return std::pair(one->rank, one->is_stderr) < std::pair(other->rank, other->is_stderr);
     });
-    std::vector<LogFile*> files;
-    for (Stream* const stream : streams) files.push_back(&stream->file);
-    return files;
+    return streams;
   }
 
   bool print_rest(LogFile& file, bool is_final) {
@@ -301,15 +459,34 @@ class LogsView {
 
   // The file of a round that has just begun may not exist yet.
   bool print_new(Stream& stream) {
-    return stream.file.open(stream.tail) != 0 || print_rest(stream.file, false);
+    if (stream.file.is_remote()) return print_new_remote(stream);
+    return !stream.file.open(stream.tail).empty() || print_rest(stream.file, false);
+  }
+
+  // Files of other nodes are asked for less often, and enter each round by themselves.
+  bool print_new_remote(Stream& stream) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < stream.next_look) return true;
+    stream.next_look = now + kRemoteInterval;
+    const bool was_open = stream.file.latest_round().has_value();
+    if (!stream.file.open(stream.tail).empty()) return true;
+    if (!was_open) label_remote(stream.file);
+    if (!print_rest(stream.file, false)) return false;
+    if (stream.file.has_trouble() || *stream.file.latest_round() <= *stream.file.round())
+      return true;
+    if (!print_rest(stream.file, true)) return false;  // written before the next round began
+    stream.file = stream.file.in_next_round(LogLines("", pattern_));
+    stream.tail.reset();
+    stream.next_look = now;
+    return true;
   }
 
   bool end_round(Node& node) {
     for (Stream& stream : node.streams) {
-      if (stream.file.open(stream.tail) != 0) continue;
+      if (stream.file.is_remote() || !stream.file.open(stream.tail).empty()) continue;
       if (!print_rest(stream.file, true)) return false;
     }
-    node.streams.clear();
+    std::erase_if(node.streams, [](const Stream& stream) { return !stream.file.is_remote(); });
     return true;
   }
 
@@ -346,6 +523,11 @@ class LogsView {
 
   // Includes rounds that began and ended since the last status: their files are there.
   int finish() {
+    std::string rests;  // what other nodes' files held without a line end
+    for (Node& node : nodes_)
+      for (Stream& stream : node.streams)
+        if (stream.file.is_remote()) stream.file.end(rests);
+    if (!printer_.print(rests)) return printer_.exit_code();
     for (Node& node : nodes_) {
       if (!end_round(node)) break;
       while (node.round && has_files(in_round(node.logs, *node.round + 1))) {

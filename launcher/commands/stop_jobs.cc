@@ -29,7 +29,7 @@ void complain(const std::string& text) {
   std::fprintf(stderr, "drun stop: %s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
 }
 
-// What the user started, and the agent below it.
+// The process that the user started, and its agent.
 struct JobProcess {
   int drun_pid = 0;
   int agent_pid = 0;
@@ -40,7 +40,7 @@ struct JobProcess {
 struct StoppedJob {
   std::string name{};  // printable
   std::vector<JobProcess> processes{};
-  std::size_t other_nodes = 0;  // which go on without those of this machine
+  std::size_t other_nodes = 0;  // where it continues without the nodes of this machine
   bool is_gone() const {
     return std::all_of(processes.begin(), processes.end(),
                        [](const JobProcess& process) { return process.is_gone(); });
@@ -76,7 +76,7 @@ std::string terminate(JobProcess& process, const std::string& name, bool answers
   return "";
 }
 
-// Of an elastic job of which enough nodes are left on other machines.
+// The nodes on other machines where an elastic job continues; 0: the job ends.
 std::size_t nodes_elsewhere(const std::vector<LocalAgent>& agents) {
   for (const LocalAgent& agent : agents) {
     if (!agent.answers() || nodes_in_status(agent.status) <= agents.size()) continue;
@@ -160,14 +160,11 @@ class Stopper {
       complain(no_such_job_but(name, all));
       return false;
     }
-    std::set<std::string> meeting_points;
-    for (const LocalAgent& agent : agents)
-      if (agent.names.has_met()) meeting_points.insert(agent.names.meeting_point);
-    if (meeting_points.size() > 1) {
+    if (const std::size_t count = job_count(agents); count > 1) {
       std::string pids;
       for (const LocalAgent& agent : agents) pids += " " + std::to_string(agent.names.drun_pid);
-      complain(std::to_string(meeting_points.size()) + " jobs have the run id \"" +
-               printable(name) + "\"; give the pid of one:" + pids);
+      complain(std::to_string(count) + " jobs have the run id \"" + printable(name) +
+               "\"; give the pid of one:" + pids);
       return false;
     }
     std::vector<LocalAgent> more;

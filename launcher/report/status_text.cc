@@ -344,6 +344,15 @@ std::optional<NodeLogs> node_logs(std::string_view json) {
   }
 }
 
+int world_size_in(std::string_view json) {
+  const StatusJson status = parsed(json);
+  try {
+    return status.at("world_size").is_number() ? int_of(status.at("world_size")) : 0;
+  } catch (const StatusJson::exception&) {
+    return 0;
+  }
+}
+
 NodeLogs in_round(NodeLogs logs, int round) {
   const std::string old_folder = "/attempt_" + std::to_string(logs.round.value_or(round)) + "/";
   const std::string folder = "/attempt_" + std::to_string(round) + "/";

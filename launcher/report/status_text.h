@@ -39,7 +39,7 @@ std::string job_text(std::string_view json);
 // `nodes` of a node's status: requested, or in the round. 0 if it is not such a status.
 std::size_t nodes_in_status(std::string_view json);
 
-// How many nodes of the job with this status go on when `leaving` of them get SIGTERM: an elastic
+// How many nodes of the job with this status remain when `leaving` of them get SIGTERM: an elastic
 // job continues while enough nodes are left. Otherwise 0.
 std::size_t nodes_that_continue(std::string_view json, std::size_t leaving);
 
@@ -61,6 +61,9 @@ struct NodeLogs {
 
 // Absent if `json` is not the status of a node.
 std::optional<NodeLogs> node_logs(std::string_view json);
+
+// 0 before the first round.
+int world_size_in(std::string_view json);
 
 // The files of the same workers in another round.
 NodeLogs in_round(NodeLogs logs, int round);

@@ -43,6 +43,7 @@
 //                                    a failure, stop
 //   StacksRequest     "no workers"     a look (node_queries.h) a look     as Joining ...       -
 //   CensusRequest     a census (node_queries.h), in every phase
+//   LogRequest        "no workers"     a lookup (node_queries.h)             "no workers"
 //   PeerLeft        may rejoin       stop, then end     no restart end       goodbye    -
 //   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
 //
@@ -155,6 +156,7 @@ struct RoundState {
   Time end_by;
   StackQuery looking;
   CensusTaking census;
+  LogLookups log_lookups;
   std::optional<Failure> last_failure;    // brief; of a round before
   std::optional<Time> inherited_failure;  // its moment, if a coordinator before led that round
   // Elastic worlds.

@@ -59,6 +59,10 @@ class Client {
     virtual void on_census(std::uint64_t /*census*/) {}
     // The answer to ask_census(). Late answers, and answers without a question, are possible.
     virtual void on_census_told(std::uint64_t /*question*/, const Census& /*census*/) {}
+    // What is in that log file of this node? give_log_part with that number, within kLogLimit.
+    virtual void on_log_lookup(std::uint64_t /*lookup*/, const LogQuery& /*query*/) {}
+    // The answer to ask_log(). Late answers, and answers without a question, are possible.
+    virtual void on_log_told(std::uint64_t /*question*/, const LogPart& /*part*/) {}
     // Why on_stop follows: a worker hangs somewhere.
     virtual void on_hang(const HangFound& /*found*/) {}
     // The next world does without that node, which may be this one.
@@ -114,6 +118,9 @@ class Client {
   // How are all nodes of the job? on_census_told follows, unless the coordinator is lost.
   void ask_census(std::uint64_t question);
   void give_summary(std::uint64_t census, const NodeSummary& summary);
+  // What is in a log file of that rank? on_log_told follows, unless the coordinator is lost.
+  void ask_log(std::uint64_t question, const LogQuery& query);
+  void give_log_part(std::uint64_t lookup, LogPart part);
   // Before report_success, report_stopped and give_summary.
   void report_times(const NodeTimes& times);
   // Own workers show no sign of life: brief failures with status Hung.

@@ -136,6 +136,36 @@ struct ShowHang {
 
 }  // namespace drun::rendezvous
 
+// core. The questions and answers between a member and its agent about log files (`drun logs`).
+// Part of the member's machine (member.h).   Owner: values; copy freely.   Thread: any.
+
+namespace drun::rendezvous {
+
+// Events.
+// A program on this node asks for a part of a log file. The answer is LogResult, unless the
+// coordinator is lost meanwhile.
+struct OwnLogQuestion {
+  std::uint64_t question = 0;
+  LogQuery query;
+};
+// The answer to ReadLog.
+struct OwnLogPart {
+  std::uint64_t lookup = 0;
+  LogPart part;
+};
+
+// Actions.
+struct ReadLog {
+  std::uint64_t lookup = 0;
+  LogQuery query;
+};
+struct LogResult {
+  std::uint64_t question = 0;
+  LogPart part;
+};
+
+}  // namespace drun::rendezvous
+
 // core. Finds the current coordinator of a job with several endpoints (docs/internals/election.md),
 // and keeps the job state that a new coordinator needs. Part of the member's machine (member.h).
 //
@@ -244,7 +274,7 @@ using MemberEvent =
     std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
                  LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
                  OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, OwnCensusQuestion, OwnSummary,
-                 OwnFault, OwnTimes, MemberTick>;
+                 OwnFault, OwnTimes, OwnLogQuestion, OwnLogPart, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -279,7 +309,7 @@ struct MemberLog {
 using MemberAction =
     std::variant<Connect, SendToCoordinator, Disconnect, AvoidAddress, StartWorkers, StopWorkers,
                  End, MemberLog, CollectEvidence, StacksResult, ShowHang, ShowLeftOut, ShowFault,
-                 SummarizeNode, CensusResult>;
+                 SummarizeNode, CensusResult, ReadLog, LogResult>;
 
 enum class MemberPhase {
   Resting,

@@ -19,12 +19,22 @@ Ended drun(const Words& words) { return run({.argv = Words{drun_program()} + wor
 
 std::string own_id(const std::string& name) { return name + "-" + std::to_string(getpid()); }
 
-// The line of drun list that begins with this word.
-std::string list_line(const std::string& job) {
-  std::istringstream lines(drun({"list"}).out);
+// The line of a table of drun list that begins with this word. Other tests may have jobs, too.
+std::string line_in(const std::string& table, const std::string& job) {
+  std::istringstream lines(table);
   for (std::string line; std::getline(lines, line);)
     if (line.starts_with(job + " ")) return line;
   return "";
+}
+
+std::string list_line(const std::string& job) { return line_in(drun({"list"}).out, job); }
+
+// The columns between the job and the time.
+Words columns_of(const std::string& line) {
+  std::istringstream text(line);
+  Words words;
+  for (std::string word; words.size() < 5 && text >> word;) words.push_back(word);
+  return words;
 }
 
 pid_t agent_of(const std::string& job) {
@@ -42,12 +52,12 @@ TEST_CASE("drun list shows a line for each job on this machine and nothing else"
   REQUIRE(one.prints("up"));
   Nodes two(2, {"--rdzv-id=" + second});
   two.start(0, {}, "exit 0");
-  REQUIRE(eventually([&] { return !list_line(second).empty(); }));
-  CHECK_THAT(list_line(second), ContainsSubstring("  joining  1/2    -        0         "));
-  const std::string line = list_line(first);
-  CHECK_THAT(line, ContainsSubstring("  running  1      2        0/3       "));
-  CHECK_THAT(line, EndsWith("  sh -c echo up; exec sleep 60"));
+  const Words joining{second, "joining", "1/2", "-", "0"};
+  CHECK(eventually([&] { return columns_of(list_line(second)) == joining; }));
   const std::string table = drun({"list"}).out;
+  const std::string line = line_in(table, first);
+  CHECK(columns_of(line) == Words{first, "running", "1", "2", "0/3"});
+  CHECK_THAT(line, EndsWith("  sh -c echo up; exec sleep 60"));
   CHECK_THAT(table, StartsWith("JOB "));
   // All commands begin in the column of their heading.
   const std::size_t column = table.find("COMMAND");
@@ -72,7 +82,7 @@ TEST_CASE("drun list shows a line for each job on this machine and nothing else"
 }
 
 TEST_CASE("drun list prints only its header where no job runs") {
-  // In a network namespace of its own there are no agents.
+  // A new network namespace has no agents.
   if (geteuid() != 0) {
     WARN("skipped: only root can make a network namespace");
     return;
@@ -234,8 +244,7 @@ TEST_CASE("drun logs prints the lines of the ranks of the only job that is named
   const Ended absent = drun({"logs", id, "2-4"});
   CHECK(absent.code == 1);
   CHECK(absent.out.empty());
-  CHECK_THAT(absent.err,
-             ContainsSubstring("ranks 3, 4 do not run on this machine, which has ranks 0-2"));
+  CHECK_THAT(absent.err, ContainsSubstring("has no ranks 3, 4, but ranks 0-2"));
   const Ended unknown = drun({"logs", "no-such-job"});
   CHECK(unknown.code == 1);
   CHECK_THAT(unknown.err,
@@ -265,7 +274,7 @@ TEST_CASE("drun logs without a job uses the only job of the machine") {
     WARN("skipped: only root can make a network namespace");
     return;
   }
-  // In a network namespace of its own.
+  // In a new network namespace.
   const TemporaryDirectory directory;
   const std::string drun_word = drun_program();
   const std::string script = "ip link set lo up\n" + drun_word + " logs && exit 1\n" + drun_word +
@@ -324,6 +333,73 @@ TEST_CASE("drun logs --follow waits for the workers of a job and ends quietly on
   // Ranks of all nodes of this machine.
   CHECK(eventually([&] { return drun({"logs", id, "1"}).out == "hello from 1\n"; }));
   drun({"stop", id});
+  nodes.wait();
+}
+
+TEST_CASE("drun logs on one node prints and follows the lines of ranks of other nodes") {
+  const TemporaryDirectory directory;
+  const std::string id = own_id("logs-remote");
+  Nodes nodes(3, {"--rdzv-id=" + id, "--nproc-per-node=2", "--redirects=3", "--max-restarts=1",
+                  "--log-dir=" + directory.path()});
+  const std::string go = nodes.directory().file("go");
+  const std::string up = nodes.directory().file("up");
+  const std::string script =
+      "echo rank $RANK round $TORCHELASTIC_RESTART_COUNT; echo error $RANK >&2; touch " + up +
+      "$RANK; [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec sleep 60\n"
+      "while [ ! -e " +
+      go + " ]; do sleep 0.02; done; [ $RANK != 5 ] || exit 3; exec sleep 60";
+  for (int node = 0; node < 3; ++node) {
+    Words options;
+    // A long file of rank 4.
+    nodes.start(node, options, "[ $RANK != 4 ] || seq 1 40000\n" + script);
+  }
+  for (int rank = 0; rank < 6; ++rank)
+    REQUIRE(eventually([&] { return access((up + std::to_string(rank)).c_str(), F_OK) == 0; }));
+  // All agents are on this machine: ask one that has only two of the ranks, by its pid.
+  const std::string asked = std::to_string(nodes[1].pid());
+  CHECK(drun({"logs", asked, "5", "--stdout"}).out == "rank 5 round 0\n");
+  CHECK(drun({"logs", asked, "0,2,5", "-g", "error"}).out ==
+        "[default0]:error 0\n[default0]:error 2\n[default1]:error 5\n");
+  CHECK(drun({"logs", asked, "4", "--stdout", "--tail=2"}).out == "40000\nrank 4 round 0\n");
+  const std::string all = drun({"logs", asked, "4", "--stdout"}).out;
+  CHECK(std::count(all.begin(), all.end(), '\n') == 40001);
+  CHECK_THAT(all, StartsWith("1\n2\n3\n") && EndsWith("\n39999\n40000\nrank 4 round 0\n"));
+  const Ended beyond = drun({"logs", asked, "6"});
+  CHECK(beyond.code == 1);
+  CHECK_THAT(beyond.err, ContainsSubstring("has no rank 6, but ranks 0-5"));
+
+  Running following({.argv = {drun_program(), "logs", asked, "0", "--stdout", "--follow"}});
+  CHECK(following.prints("rank 0 round 0\n"));
+  write_file(go, "");
+  CHECK(following.prints("rank 0 round 1\n"));  // after the restart
+  // A suspended node is named; the others still answer.
+  const pid_t agent = agent_of(std::to_string(nodes[2].pid()));
+  REQUIRE(kill(agent, SIGSTOP) == 0);
+  const Ended silent = drun({"logs", asked, "1,5", "--stdout"});
+  kill(agent, SIGCONT);
+  CHECK(silent.code == 1);
+  CHECK_THAT(silent.out, ContainsSubstring("rank 1 round 1\n"));
+  CHECK_THAT(silent.err, ContainsSubstring("rank 5 stdout: node 2 has not answered in 5 s"));
+  CHECK(drun({"stop", id}).code == 0);
+  const Ended ended = following.wait();
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "rank 0 round 0\nrank 0 round 1\n");
+  nodes.wait();
+}
+
+TEST_CASE("drun logs finds the lines that --gather-logs has brought to node 0") {
+  const TemporaryDirectory directory;
+  const std::string id = own_id("logs-gathered");
+  Nodes nodes(2, {"--rdzv-id=" + id, "--gather-logs", "--tee=1", "--log-dir=" + directory.path()});
+  for (int node = 0; node < 2; ++node) nodes.start(node, {}, "echo from $RANK; exec sleep 60");
+  REQUIRE(nodes[0].prints("from 1"));
+  REQUIRE(nodes[0].prints("from 0"));
+  for (const int node : {0, 1}) {
+    const std::string asked = std::to_string(nodes[node].pid());
+    CHECK(eventually([&] { return drun({"logs", asked, "0", "--stdout"}).out == "from 0\n"; }));
+    CHECK(eventually([&] { return drun({"logs", asked, "1", "--stdout"}).out == "from 1\n"; }));
+  }
+  CHECK(drun({"stop", id}).code == 0);
   nodes.wait();
 }
 
