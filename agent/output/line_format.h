@@ -103,6 +103,19 @@ LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled);
 // The label of that stream's lines, whether or not they have one on the console.
 std::string label_of(const OutputSpec& spec, const LineOrigin& origin);
 
+// Where a worker's lines can be read, and their label on the console. Paths are empty if there is
+// no file on this node.
+struct WorkerLogs {
+  std::string stdout_file;
+  std::string stderr_file;
+  std::string label;
+};
+
+struct RankLog {
+  std::string path;
+  std::string label;
+};
+
 class FormattedLines {
  public:
   // `stream`, `longest_held_bytes`: line_buffer.h; of JSON line_format.h says how much is held.

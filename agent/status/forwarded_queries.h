@@ -22,13 +22,14 @@ namespace drun::agent {
 class ForwardedQueries {
  public:
   // To the coordinator; `answer` below brings the answer.
-  using Ask = std::function<void(std::uint64_t question)>;
+  using Ask = std::function<void(std::uint64_t question, const std::string& request)>;
   // The answer where the coordinator has given none: `why`, a sentence.
   using Unanswered = std::function<std::string(const std::string& why)>;
 
   // Opens the socket of that word (status_socket.h). `limit`: for the coordinator's answer.
   ForwardedQueries(asio::io_context& io, const Log& log, const std::string& word,
-                   std::chrono::seconds limit, Ask ask, Unanswered unanswered);
+                   std::chrono::seconds limit, Ask ask, Unanswered unanswered,
+                   StatusSocket::Requests requests = StatusSocket::Requests::None);
 
   // Passes the answer to the socket; drops an answer without a question, or to an expired one.
   void answer(std::uint64_t question, const std::function<std::string()>& text);
@@ -39,7 +40,7 @@ class ForwardedQueries {
     std::unique_ptr<asio::steady_timer> timer;
   };
 
-  void ask(StatusSocket::Reply reply);
+  void ask(const std::string& request, StatusSocket::Reply reply);
 
   asio::io_context& io_;
   const std::chrono::seconds limit_;

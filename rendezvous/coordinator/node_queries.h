@@ -91,3 +91,36 @@ struct CensusTaking {
 };
 
 }  // namespace drun::rendezvous
+
+// core. Parts of log files that members have asked for, each answered by one node. Part of the
+// coordinator's machine (round.h).
+//
+// Bounds:  kMostLogLookups at a time, kMostLogLookupsOfOne of one member; further ones are refused.
+// Shape:   answers with another number, from another node, and after kLogLimit are dropped.
+// Owner:   a value.   Thread: any, one at a time.
+
+namespace drun::rendezvous {
+
+constexpr std::chrono::seconds kLogLimit{5};
+constexpr std::size_t kMostLogLookups = 256;
+constexpr std::size_t kMostLogLookupsOfOne = 16;
+
+struct LogLookups {
+  using Time = std::chrono::steady_clock::time_point;
+  struct Pending {
+    Asker asker{};
+    int node = 0;
+    std::uint64_t peer = 0;  // of that node
+    Time answer_by{};
+  };
+
+  std::uint64_t last_number = 0;
+  std::map<std::uint64_t, Pending> pending{};  // by number, and so by time
+};
+
+bool has_room(const LogLookups& lookups, std::uint64_t asking_peer);
+// Removes those that are overdue at `now`, or that wait for `node`.
+std::vector<LogLookups::Pending> take_overdue(LogLookups& lookups, LogLookups::Time now);
+std::vector<LogLookups::Pending> take_of_node(LogLookups& lookups, int node);
+
+}  // namespace drun::rendezvous

@@ -37,6 +37,7 @@ class RoundTurn {
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
   // Called after each event.
   void conclude_census();
+  void conclude_log_lookups();
   void conclude_records();
 
  private:
@@ -80,6 +81,11 @@ class RoundTurn {
   std::optional<std::string> no_restart() const;
   FailureStreak streak_with_this_round() const;
   void note_progress(const WorkProgress& progress);
+
+  // --- Log files
+  void receive(int node, const LogRequest& asked);
+  void receive(int node, const LogReply& given);
+  std::optional<int> node_with_log(int rank) const;
 
   // --- Stacks and hangs
   void receive(int node, const StacksRequest& asked);
@@ -382,6 +388,7 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
   RoundTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
   turn.conclude_census();
+  turn.conclude_log_lookups();
   turn.conclude_records();
   return turn.take_actions();
 }
@@ -413,6 +420,8 @@ std::optional<Time> deadline(const RoundState& state) {
   std::optional<Time> wanted = phase_deadline(state);
   if (!wanted) return wanted;
   if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  if (!state.log_lookups.pending.empty())
+    wanted = std::min(*wanted, state.log_lookups.pending.begin()->second.answer_by);
   if (state.deadline) wanted = std::min(*wanted, state.deadline->signal_at);
   if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
@@ -812,6 +821,63 @@ std::string text_of(const Evidence& evidence) {
 
 }  // namespace
 
+// The node that has the log files of this rank: its own, or the one that gathers all lines.
+std::optional<int> RoundTurn::node_with_log(int rank) const {
+  const auto& nodes = state_.nodes;
+  const auto after =
+      std::upper_bound(nodes.begin(), nodes.end(), rank,
+                       [](int wanted, const RoundNode& node) { return wanted < node.base_rank; });
+  if (after == nodes.begin()) return std::nullopt;
+  auto found = std::prev(after);
+  if (rank >= found->base_rank + found->hello.local_world_size) return std::nullopt;
+  if (state_.spec.line_window_bytes > 0) {
+    found = std::find_if(nodes.begin(), nodes.end(),
+                         [](const RoundNode& node) { return node.hello.is_coordinator; });
+    if (found == nodes.end()) found = nodes.begin();  // in a fixed world it is node 0
+  }
+  return static_cast<int>(found - nodes.begin());
+}
+
+void RoundTurn::receive(int node, const LogRequest& asked) {
+  const Peer peer = node_at(node).peer;
+  const auto refuse = [&](std::string reason) {
+    send(peer, LogAnswer{asked.question, {.note = std::move(reason)}});
+  };
+  const bool has_world = state_.phase == RoundPhase::Running ||
+                         state_.phase == RoundPhase::Stopping ||
+                         state_.phase == RoundPhase::Pausing;
+  if (!has_world) return refuse("no workers run");
+  const std::optional<int> target = node_with_log(asked.query.rank);
+  if (!target) return refuse("there is no rank " + std::to_string(asked.query.rank));
+  if (node_at(*target).presence != Presence::Present) return refuse(name_of(*target) + " is lost");
+  LogLookups& lookups = state_.log_lookups;
+  if (!has_room(lookups, peer)) return refuse("too many ask at the same time");
+  const Peer target_peer = node_at(*target).peer;
+  lookups.pending.emplace(++lookups.last_number,
+                          LogLookups::Pending{.asker = {peer, asked.question},
+                                              .node = *target,
+                                              .peer = target_peer,
+                                              .answer_by = now_ + kLogLimit});
+  send(target_peer, LogLookup{lookups.last_number, asked.query});
+}
+
+void RoundTurn::receive(int node, const LogReply& given) {
+  auto& pending = state_.log_lookups.pending;
+  const auto found = pending.find(given.lookup);
+  if (found == pending.end() || found->second.peer != node_at(node).peer) return;
+  const Asker asker = found->second.asker;
+  pending.erase(found);
+  send(asker.peer, LogAnswer{asker.question, given.part});
+}
+
+void RoundTurn::conclude_log_lookups() {
+  for (const LogLookups::Pending& lookup : take_overdue(state_.log_lookups, now_))
+    send(lookup.asker.peer,
+         LogAnswer{lookup.asker.question,
+                   {.note = "node " + std::to_string(lookup.node) + " has not answered in " +
+                            std::to_string(kLogLimit.count()) + " s"}});
+}
+
 void RoundTurn::receive(int node, const StacksRequest& asked) {
   StackQuery& looking = state_.looking;
   const Peer peer = node_at(node).peer;
@@ -869,6 +935,9 @@ void RoundTurn::look_tick() {
 }
 
 void RoundTurn::look_lost(int node, const std::string& reason) {
+  for (const LogLookups::Pending& lookup : take_of_node(state_.log_lookups, node))
+    send(lookup.asker.peer,
+         LogAnswer{lookup.asker.question, {.note = name_of(node) + ": lost, " + reason}});
   lose_answer(state_.looking, node, reason);
   conclude_look();
 }

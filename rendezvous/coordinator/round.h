@@ -45,6 +45,7 @@
 //                                    a failure, stop
 //   StacksRequest   "no workers"     query              query      as in Joining        -
 //   CensusRequest   a census, in every phase
+//   LogRequest      "no workers"     a lookup            lookup     "no workers"         -
 //   PeerLeft        may rejoin       stop, then end     then end   end       expected   -
 //   silent too long as PeerLeft, in every phase
 //
@@ -160,6 +161,7 @@ struct RoundState {
   Time end_by;
   StackQuery looking;
   CensusTaking census;
+  LogLookups log_lookups;
   std::optional<Failure> last_failure;    // brief; of a round before
   std::optional<Time> inherited_failure;  // its time, if an earlier coordinator led that round
   // Elastic worlds.

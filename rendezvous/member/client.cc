@@ -126,6 +126,16 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
       to.on_census_told(heard.question, heard.census);
     });
   }
+  void apply(ReadLog& wanted) {
+    deliver([wanted = std::move(wanted)](Client::Listener& to) {
+      to.on_log_lookup(wanted.lookup, wanted.query);
+    });
+  }
+  void apply(LogResult& told) {
+    deliver([told = std::move(told)](Client::Listener& to) {
+      to.on_log_told(told.question, told.part);
+    });
+  }
   void apply(ShowHang& hang) {
     deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
   }
@@ -237,6 +247,12 @@ void Client::give_evidence(std::uint64_t look, Evidence evidence) {
 void Client::ask_census(std::uint64_t question) { impl_->handle(OwnCensusQuestion{question}); }
 void Client::give_summary(std::uint64_t census, const NodeSummary& summary) {
   impl_->handle(OwnSummary{census, summary});
+}
+void Client::ask_log(std::uint64_t question, const LogQuery& query) {
+  impl_->handle(OwnLogQuestion{question, query});
+}
+void Client::give_log_part(std::uint64_t lookup, LogPart part) {
+  impl_->handle(OwnLogPart{lookup, std::move(part)});
 }
 void Client::report_times(const NodeTimes& times) { impl_->handle(OwnTimes{times}); }
 void Client::report_suspicion(int round, std::chrono::milliseconds settle,

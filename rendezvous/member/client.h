@@ -61,6 +61,11 @@ class Client {
     virtual void on_census(std::uint64_t /*census*/) {}
     // The answer to ask_census(). Answers may be late or belong to no open question.
     virtual void on_census_told(std::uint64_t /*question*/, const Census& /*census*/) {}
+    // Requests a part of a log file of this node. Call give_log_part with that number within
+    // kLogLimit.
+    virtual void on_log_lookup(std::uint64_t /*lookup*/, const LogQuery& /*query*/) {}
+    // The answer to ask_log(). Late answers, and answers without a question, are possible.
+    virtual void on_log_told(std::uint64_t /*question*/, const LogPart& /*part*/) {}
     // A worker of the job hangs. on_stop follows.
     virtual void on_hang(const HangFound& /*found*/) {}
     // That node, which may be this one, is excluded from the next world.
@@ -117,6 +122,9 @@ class Client {
   // lost.
   void ask_census(std::uint64_t question);
   void give_summary(std::uint64_t census, const NodeSummary& summary);
+  // Requests a part of a log file of any rank. on_log_told follows, unless the coordinator is lost.
+  void ask_log(std::uint64_t question, const LogQuery& query);
+  void give_log_part(std::uint64_t lookup, LogPart part);
   // Call it before report_success, report_stopped and give_summary.
   void report_times(const NodeTimes& times);
   // Own workers show no activity. `suspects`: brief failures with status Hung.

@@ -39,6 +39,8 @@ class MemberTurn {
   void handle(const OwnSummary& own);
   void handle(const OwnFault& own);
   void handle(const OwnTimes& own);
+  void handle(const OwnLogQuestion& own);
+  void handle(const OwnLogPart& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -60,6 +62,8 @@ class MemberTurn {
   void receive(const Remember& told);
   void receive(const SummaryRequest& tell);
   void receive(const CensusReply& told);
+  void receive(const LogLookup& wanted);
+  void receive(const LogAnswer& told);
   void receive(const LivenessCheck& check);
   void receive(const Vote&) { broken("a vote"); }
   void receive(const Follow& follow);
@@ -152,6 +156,30 @@ void MemberTurn::receive(const CensusReply& told) {
 }
 
 using Phase = MemberPhase;
+
+void MemberTurn::handle(const OwnLogQuestion& own) {
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    return send(LogRequest{own.question, own.query});
+  if (state_.phase == Phase::Ended) return;
+  const bool is_new = !state_.world.has_value();
+  actions_.emplace_back(LogResult{
+      own.question,
+      {.note = is_new ? "no workers run yet" : "this node is not in touch with its job"}});
+}
+
+void MemberTurn::handle(const OwnLogPart& own) {
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    send(LogReply{own.lookup, own.part});
+}
+
+void MemberTurn::receive(const LogLookup& wanted) {
+  if (!state_.world) return;  // of a world that it never got
+  actions_.emplace_back(ReadLog{wanted.lookup, wanted.query});
+}
+
+void MemberTurn::receive(const LogAnswer& told) {
+  actions_.emplace_back(LogResult{told.question, told.part});
+}
 
 void MemberTurn::handle(const OwnQuestion& own) {
   if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))

@@ -132,6 +132,31 @@ struct ShowHang {
   HangFound found;
 };
 
+// --- Log files (`drun logs`): questions and answers between a member and its agent
+
+// Events.
+// A program on this node asks for a part of a log file. The answer is LogResult, unless the
+// coordinator is lost meanwhile.
+struct OwnLogQuestion {
+  std::uint64_t question = 0;
+  LogQuery query;
+};
+// The answer to ReadLog.
+struct OwnLogPart {
+  std::uint64_t lookup = 0;
+  LogPart part;
+};
+
+// Actions.
+struct ReadLog {
+  std::uint64_t lookup = 0;
+  LogQuery query;
+};
+struct LogResult {
+  std::uint64_t question = 0;
+  LogPart part;
+};
+
 // --- Leader search: finds the coordinator of a job with several endpoints
 // (docs/internals/election.md), and keeps the job state that a new coordinator needs
 //
@@ -234,7 +259,7 @@ using MemberEvent =
     std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
                  LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
                  OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, OwnCensusQuestion, OwnSummary,
-                 OwnFault, OwnTimes, MemberTick>;
+                 OwnFault, OwnTimes, OwnLogQuestion, OwnLogPart, MemberTick>;
 
 // Answered by Connected or ConnectFailed; later WrongPeer or ConnectionLost may follow, unless
 // Disconnect was returned.
@@ -270,7 +295,7 @@ struct MemberLog {
 using MemberAction =
     std::variant<Connect, SendToCoordinator, Disconnect, AvoidAddress, StartWorkers, StopWorkers,
                  End, MemberLog, CollectEvidence, StacksResult, ShowHang, ShowLeftOut, ShowFault,
-                 SummarizeNode, CensusResult>;
+                 SummarizeNode, CensusResult, ReadLog, LogResult>;
 
 enum class MemberPhase {
   Resting,   // not connected; waits before the next attempt

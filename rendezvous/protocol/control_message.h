@@ -17,6 +17,7 @@
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/evidence.h"
 #include "rendezvous/job/job_record.h"
+#include "rendezvous/job/log_part.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/phase_times.h"
 #include "rendezvous/job/restart_policy.h"
@@ -203,11 +204,23 @@ struct LivenessReply {
   std::uint64_t check = 0;
   bool operator==(const LivenessReply&) const = default;
 };
+// From a member, for `drun logs` on its node. Answered by LogAnswer.
+struct LogRequest {
+  std::uint64_t question = 0;
+  LogQuery query;
+  bool operator==(const LogRequest&) const = default;
+};
+// The answer to LogLookup.
+struct LogReply {
+  std::uint64_t lookup = 0;
+  LogPart part;
+  bool operator==(const LogReply&) const = default;
+};
 // Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using MemberMessage =
     std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksRequest, EvidenceReply,
                  HangSuspected, Ballot, Lines, CensusRequest, SummaryReply, LivenessReply,
-                 FaultInjected, TimesReport>;
+                 FaultInjected, TimesReport, LogRequest, LogReply>;
 
 // --- From the coordinator to members
 
@@ -305,10 +318,21 @@ struct LivenessCheck {
   std::uint64_t check = 0;
   bool operator==(const LivenessCheck&) const = default;
 };
+// Asks for a part of a log file on this node. Answered by LogReply.
+struct LogLookup {
+  std::uint64_t lookup = 0;
+  LogQuery query;
+  bool operator==(const LogLookup&) const = default;
+};
+struct LogAnswer {
+  std::uint64_t question = 0;
+  LogPart part;
+  bool operator==(const LogAnswer&) const = default;
+};
 // Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using CoordinatorMessage =
     std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, EvidenceRequest,
                  StacksReply, HangFound, NodeLeftOut, Vote, Follow, LinesTaken, SummaryRequest,
-                 CensusReply, Remember, LivenessCheck, FaultInjected>;
+                 CensusReply, Remember, LivenessCheck, FaultInjected, LogLookup, LogAnswer>;
 
 }  // namespace drun::rendezvous

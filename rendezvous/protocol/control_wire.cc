@@ -234,6 +234,32 @@ void fields(Archive& archive, TimesReport& told) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, LogQuery& query) {
+  archive.integer(query.rank, kCount);
+  optional_rank(archive, query.round);
+  archive.flag(query.is_stderr);
+  archive.bits(query.offset);
+}
+template <typename Archive>
+void fields(Archive& archive, LogPart& part) {
+  archive.integer(part.round, kCount);
+  archive.bits(part.size_bytes);
+  archive.text(part.text, kMostLogPartBytes);
+  archive.text(part.label, kNameBytes);
+  archive.text(part.note, kSentenceBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, LogRequest& asked) {
+  archive.bits(asked.question);
+  fields(archive, asked.query);
+}
+template <typename Archive>
+void fields(Archive& archive, LogReply& given) {
+  archive.bits(given.lookup);
+  fields(archive, given.part);
+}
+
+template <typename Archive>
 void fields(Archive& archive, LivenessReply& reply) {
   archive.bits(reply.check);
 }
@@ -351,6 +377,17 @@ template <typename Archive>
 void fields(Archive& archive, Remember& remember) {
   fields(archive, remember.records);
   archive.integer(remember.restarts, kCount);
+}
+
+template <typename Archive>
+void fields(Archive& archive, LogLookup& wanted) {
+  archive.bits(wanted.lookup);
+  fields(archive, wanted.query);
+}
+template <typename Archive>
+void fields(Archive& archive, LogAnswer& told) {
+  archive.bits(told.question);
+  fields(archive, told.part);
 }
 
 template <typename Archive>
