@@ -1,22 +1,22 @@
-// core. --inject: faults that a job is to survive, or not: which, of what, and when.
+// core. Parses --inject, the faults to be injected into a job, and determines when they are due.
 //
 //   FAULT,...   kill:rank=3@20s  exit:rank=1:code=9@5s  stop:rank=2@5s  oom:rank=0@5s
 //               kill:node=1@10s  freeze:node=1@10s  cut:node=2@10s
 //               random:seed=7:every=10s
 //   time        20s, 500ms, 2m, 1h or seconds: since the first round began; round=1+3s: since that
-//               round began, and if it lasts as long
+//               round began, if it lasts that long
 //
-// Schedule: every agent has the whole list and injects what is its own node's. Each fault is
-// injected
-//          once in a job, by the node that has the number, or the rank, in the round in which its
-//          time comes. If it has not been injected when that round ends (its time came between two
-//          rounds, or just before the end), it is injected when the next one begins. Which node
-//          has injected it the others learn from the coordinator: their clocks began a little
-//          earlier or later, and the next round may number the nodes differently.
-//          An agent that joins in a later round does not know when the first one began: it injects
-//          faults of rounds only.
-// Random:  each `every` SIGKILL for one rank, which seed and count choose, the same on every node.
-// Owner:   values.   Thread: any.   Errors: Usage, naming the part that is wrong.
+// Schedule: every agent has the whole list and injects the faults of its own node. Each fault is
+//          injected once in a job, by the node that has the target's number or rank in the round in
+//          which the fault is due. If it has not been injected when that round ends (it was due
+//          between two rounds or just before the end), it is injected at the beginning of the next
+//          round. The coordinator tells the other nodes which node has injected it, because their
+//          clocks started at slightly different times and the next round may number the nodes
+//          differently. An agent that joins in a later round does not know when the first round
+//          began, so it injects only faults with a round.
+// Random:  SIGKILL for one rank per `every`. Seed and count select the rank, the same on every
+//          node.
+// Errors:  Usage, with the invalid part.
 #pragma once
 
 #include <chrono>
@@ -44,7 +44,7 @@ struct Fault {
   int code = 0;    // of Exit
   std::optional<int> round{};
   std::chrono::milliseconds after{0};  // the beginning of that round, or of the first one
-  std::string text{};                  // as it was given
+  std::string text{};                  // as given by the user
   bool operator==(const Fault&) const = default;
 };
 
@@ -58,7 +58,8 @@ struct RandomFaults {
 struct FaultPlan {
   std::vector<Fault> faults{};
   std::optional<RandomFaults> random{};
-  std::string cut_interface{};  // that CutNode takes down; empty: there is none of this job's own
+  std::string
+      cut_interface{};  // taken down by CutNode; empty: this job has no interface of its own
 
   bool is_empty() const { return faults.empty() && !random; }
   bool operator==(const FaultPlan&) const = default;
@@ -75,10 +76,10 @@ struct JobSize {
 };
 Result<void> check_faults(const FaultPlan& plan, JobSize size);
 
-// The faults that are due on this node.
+// A fault that is due on this node.
 struct DueFault {
   Fault fault{};
-  std::optional<int> local_rank{};  // absent: of the node
+  std::optional<int> local_rank{};  // absent: the whole node
   bool operator==(const DueFault&) const = default;
 };
 
@@ -90,14 +91,14 @@ class FaultSchedule {
   explicit FaultSchedule(FaultPlan plan)
       : plan_(std::move(plan)), states_(plan_.faults.size(), FaultState::Waiting) {}
 
-  // `first_round`: the number of the first one that runs the program.
+  // `first_round`: the number of the first round that runs the program.
   void begin_round(const World& world, int first_round, Time now);
   void end_round() { world_.reset(); }
-  // Each fault once in a round, until told() of it.
+  // The faults that are due. Returns each fault once per round, until told() about it.
   std::vector<DueFault> take_due(Time now);
-  // A node of the job, which may be this one, injects the fault with that text.
+  // A node of the job (possibly this one) injects the fault with that text.
   void told(std::string_view text, Time now);
-  // When take_due may have something again; absent: not before the next round.
+  // When the next fault is due; absent: not in this round.
   std::optional<Time> deadline() const;
 
  private:
@@ -118,11 +119,11 @@ class FaultSchedule {
   std::int64_t next_random_ = 1;
 };
 
-// Those of the plan that were injected, in `injected`, and the others, as they are for the report.
-// Also marks the failures that were injected.
+// Adds all faults of the plan to the outcome for the report, both injected and not, and marks the
+// failures that they caused.
 void settle_faults(Outcome& outcome, std::vector<InjectedFault> injected, const FaultPlan& plan);
 
-// `failure` is what that fault was injected for.
+// Whether that fault caused `failure`.
 bool is_result_of(const Failure& failure, const InjectedFault& fault);
 
 }  // namespace drun

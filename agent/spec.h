@@ -1,6 +1,5 @@
-// core. What to run, as plain structs: the launcher's plan fills them, the agent obeys them.
-//
-// Owner:   values; copy freely.   Thread: any.
+// core. What an agent runs, as plain structs. The launcher's plan fills them in; the agent only
+// reads them.
 #pragma once
 
 #include <array>
@@ -17,27 +16,25 @@
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/endpoint.h"
 
-// core. Where one worker runs: which CPUs and memory nodes it may use, which devices it sees, and
-// its number of threads. The launcher's plan decides, agent/process/spawn applies it.
-//
-// Units:   CPUs and memory nodes by the kernel's numbers (/sys/devices/system/{cpu,node}).
-// Owner:   values; copy freely.   Thread: any.
-
 namespace drun {
 
+// --- Placement of one worker: its CPUs, memory nodes, devices and number of threads. The
+// launcher's plan decides; agent/process/spawn applies it. CPUs and memory nodes have the kernel's
+// numbers (/sys/devices/system/{cpu,node}).
+
 enum class MemoryPolicy {
-  None,    // as drun's own
-  Prefer,  // from these nodes while they have any, then from others
-  Strict,  // from these nodes alone; the kernel kills who needs more
+  None,    // inherited from drun
+  Prefer,  // from these nodes while they have free memory, then from others
+  Strict,  // from these nodes only; the kernel kills a process that needs more
 };
 
 struct WorkerPlacement {
   std::vector<int> cpus{};          // ascending; empty: not bound
-  int cores = 0;                    // physical cores that those are
+  int cores = 0;                    // number of physical cores of `cpus`
   std::vector<int> memory_nodes{};  // ascending; empty: memory is not bound
   MemoryPolicy memory = MemoryPolicy::None;
   std::optional<int> omp_threads{};    // OMP_NUM_THREADS; absent: inherited
-  std::vector<std::string> devices{};  // its part of the visible devices; empty: all of them
+  std::vector<std::string> devices{};  // its share of the visible devices; empty: all of them
   bool operator==(const WorkerPlacement&) const = default;
 };
 
@@ -47,9 +44,7 @@ std::string ranges_text(const std::vector<int>& numbers);
 // "none", "prefer", "strict".
 const char* to_string(MemoryPolicy policy);
 
-}  // namespace drun
-
-namespace drun {
+// --- Output
 
 enum class OutputMode {
   Lines,     // whole lines, unchanged
@@ -69,92 +64,95 @@ struct StreamPlan {
 struct OutputSpec {
   OutputMode mode = OutputMode::Lines;
   std::vector<std::array<StreamPlan, 2>> streams;  // [local rank][0 stdout, 1 stderr]
-  // The label of a line, with ${role_name} ${local_rank} ${rank} (and ${node_rank} ${host}) still
-  // in it; $$ is $.
+  // The label of a line, with placeholders ${role_name}, ${local_rank}, ${rank}, ${node_rank} and
+  // ${host}; $$ is $.
   std::string label_template = "[${role_name}${local_rank}]:";
-  bool has_timestamps = false;  // a time in front of each line, and of its label
-  // Lines of all nodes go to the coordinator's console and files, which are named by rank.
+  bool has_timestamps = false;  // a time before each line and its label
+  // Sends the lines of all nodes to the coordinator's console and files, which are named by rank.
   bool gathers = false;
-  // With `gathers`: not the coordinator's but the starter's (--hosts). They go there as frames
-  // (agent/output/host_channel.h) on the channel.
+  // With `gathers`: sends the lines to the launcher of --hosts instead of the coordinator, as
+  // frames on the channel (agent/output/host_channel.h).
   bool gathers_by_channel = false;
-  // The channel to the starter of --hosts (host_channel.h): everything goes there as frames. The
-  // descriptor is open and close-on-exec. Absent: stdout and stderr are this process's own.
+  // The channel to the launcher of --hosts (host_channel.h), which then carries all output as
+  // frames. An open close-on-exec descriptor. Absent: output goes to this process's stdout and
+  // stderr.
   std::optional<int> channel_fd;
-  // Teed lines that hold any of these go to filtered_stdout.log (filtered_stderr.log) too.
+  // Teed lines that contain any of these are also written to filtered_stdout.log or
+  // filtered_stderr.log.
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
-  // Where <run_id>_<random>/attempt_N/<local_rank>/ is made. Absent: the temporary directory, and
-  // what is made there is removed at the end unless streams were redirected to it. Empty: no files
-  // at all (--log-dir=/dev/null).
+  // The parent of <run_id>_<random>/attempt_N/<local_rank>/. Absent: the temporary directory; the
+  // log directory is then removed at the end unless streams were redirected to it. Empty: no files
+  // (--log-dir=/dev/null).
   std::optional<std::string> log_dir;
   bool operator==(const OutputSpec&) const = default;
 };
 
 enum class StdinSource {
   DevNull,
-  Rank0,      // drun's own, or what the starter passes on
+  Rank0,      // drun's own, or the input that the launcher forwards
   Inherited,  // drun's own, for every worker
 };
 
-// --leftovers: what becomes of processes that are still running when every worker has returned 0.
-// After a failure or a stop they are stopped with the workers, whatever the policy is.
+// --leftovers: how to treat processes that are still running when every worker has returned 0.
+// After a failure or a stop they are always stopped with the workers.
 enum class LeftoverPolicy {
   Wait,  // they have --shutdown-timeout to finish; then SIGTERM, and SIGKILL 5 s later
   Kill,  // SIGTERM at once, SIGKILL after --shutdown-timeout
   Keep,  // they keep running when drun exits
 };
 
-// A command around the program, for debuggers and profilers. ${rank} and ${local_rank} in its words
-// become the worker's.
+// A command that runs the program, such as a debugger or profiler. ${rank} and ${local_rank} in its
+// arguments are replaced for each worker.
 struct WrapSpec {
   std::vector<std::string> argv;  // empty: none
   std::vector<int> ranks;         // global ones; empty: all
   bool operator==(const WrapSpec&) const = default;
 };
 
-// One of several programs of a job, as this node has it: its workers are the next local ranks.
+// This node's share of one of several programs. Programs take consecutive local ranks, in order.
 struct ProgramSpec {
   std::string role{};
   int workers = 1;
   std::vector<std::string> argv{};
   std::size_t arguments_at = 1;
-  std::vector<EnvironmentEntry> environment{};  // its -x: over what is inherited, below drun's own
+  std::vector<EnvironmentEntry>
+      environment{};  // its -x; overrides inherited variables, not drun's own
   bool operator==(const ProgramSpec&) const = default;
 };
 
-// --preload: one interpreter imports these modules, and the workers are forks of it.
+// --preload: one interpreter imports these modules, and the workers are forked from it.
 struct PreloadSpec {
   std::vector<std::string> modules{};  // empty: every worker is a new interpreter
   std::chrono::milliseconds import_timeout{std::chrono::minutes(10)};
   bool operator==(const PreloadSpec&) const = default;
 };
 
-// What each worker is: one command, ${local_rank} still to be filled in where the user wrote it.
+// The command of the workers, still with the user's ${local_rank} placeholders.
 struct WorkerSpec {
-  std::vector<std::string> argv;         // argv[0] is looked up on PATH when it holds no slash
+  std::vector<std::string> argv;         // argv[0] is looked up on PATH if it contains no slash
   bool substitutes_local_rank = true;    // torchrun's ${local_rank} / $$ templates in the arguments
   bool passes_local_rank = false;        // `--local-rank=N` as the program's first argument
-  std::size_t program_arguments_at = 1;  // where in argv those begin; the program is before it
-  // Several programs, for all of the node's workers. Empty: all are `argv`, as above.
+  std::size_t program_arguments_at = 1;  // index in argv of the program's arguments
+  // Several programs, for all of the node's workers. Empty: every worker runs `argv`.
   std::vector<ProgramSpec> programs;
-  std::vector<EnvironmentEntry> environment;  // the agent's own, inherited whole
+  std::vector<EnvironmentEntry> environment;  // the agent's environment, inherited as a whole
   bool virtual_local_rank = false;
   StdinSource stdin_source = StdinSource::DevNull;
   WrapSpec wrap;
-  std::vector<WorkerPlacement> placements;  // by local rank; empty: nothing is placed
-  // Where the devices of `placements` go.
+  std::vector<WorkerPlacement> placements;  // by local rank; empty: none is bound
+  // The variable that is set to the devices of a placement.
   std::string device_variable = "CUDA_VISIBLE_DEVICES";
   PreloadSpec preload{};
   bool operator==(const WorkerSpec&) const = default;
 };
 
-// When the time that the job was given ends, and what happens before.
+// The job's time limit, and the signal sent before it.
 struct DeadlineSpec {
   std::optional<WallTime> end{};
   std::optional<std::chrono::milliseconds>
-      limit{};              // from the agent's start; the earlier end counts
-  std::string slurm_job{};  // asked for its end now and then; empty: none
+      limit{};              // from the agent's start; the earlier end applies
+  std::string slurm_job{};  // its end time is queried regularly; empty: none
   std::chrono::milliseconds signal_before{std::chrono::seconds(60)};
   int signal = SIGTERM;
   std::string reason{};  // "its time limit"
@@ -163,7 +161,7 @@ struct DeadlineSpec {
 
 // The resources used by a worker and the children that it waited for.
 struct WorkerUsage {
-  std::uint64_t peak_memory_bytes = 0;  // of the largest of them
+  std::uint64_t peak_memory_bytes = 0;  // of the largest process
   std::chrono::microseconds processor_time{0};
   bool operator==(const WorkerUsage&) const = default;
 };
@@ -171,25 +169,25 @@ struct WorkerUsage {
 struct AgentSpec {
   JoinSpec join;
   WorkerSpec worker;
-  std::vector<std::string> preflight_argv{};  // instead of the program, in a world of probes
+  std::vector<std::string> preflight_argv{};  // run instead of the program in a world of probes
   OutputSpec output;
   std::string host;  // this node's name, for reports
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
-  // From SIGKILL until a process that it does not end counts as unkillable.
+  // Time from SIGKILL until a remaining process counts as unkillable.
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
-  std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not looked for
+  std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not detected
   std::optional<DeadlineSpec> deadline{};
   std::optional<std::string> checkpoint_directory{};  // --checkpoint-dir
-  std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
+  std::vector<int> termination_signals;  // numbers; a signal ignored at the start stays ignored
   std::string events_file;               // --events; empty: none
   bool keeps_events = false;             // for the report: AgentEnd::events
   std::string drun_version;              // for events
   std::optional<Endpoint> web;           // --metrics-port; a numeric address
   FaultPlan faults;                      // --inject
   std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
-  // Standard input is the connection to the starter of this agent (agent/process/lifeline.h); these
-  // bytes of it were already read.
+  // Standard input is the connection to this agent's launcher (agent/process/lifeline.h); these
+  // bytes of it were already read. Absent: there is no such connection.
   std::optional<std::string> lifeline;
   bool operator==(const AgentSpec&) const = default;
 };

@@ -10,8 +10,8 @@ constexpr Milliseconds kShortest{100};
 constexpr Milliseconds kLongest{5000};
 constexpr int kSamples = 8;  // per timeout
 constexpr int kTicksPerSecond = 100;
-constexpr int kQuestions = 4;             // to NCCL, per timeout
-constexpr Milliseconds kForEachNode{50};  // between two questions of the whole job, or about that
+constexpr int kQuestions = 4;             // NCCL queries per timeout
+constexpr Milliseconds kForEachNode{50};  // between two queries of the whole job, approximately
 
 std::string seconds_text(Milliseconds time) {
   char text[32];
@@ -39,7 +39,7 @@ void note(Worker& worker, const Sample& sample, Time now) {
   worker.last = sample;
 }
 
-// Under a hundredth of the time: what threads that only look from time to time need.
+// Allows less than 1 % of CPU time, which periodic polling threads use.
 bool sleeps_in_one_place(const Worker& worker, Milliseconds timeout, Time now) {
   if (worker.last.channel.empty() || now - worker.channel_at < timeout) return false;
   const auto asleep = std::chrono::duration_cast<Milliseconds>(now - worker.channel_at);
@@ -47,7 +47,7 @@ bool sleeps_in_one_place(const Worker& worker, Milliseconds timeout, Time now) {
   return used * 1000 / kTicksPerSecond * 100 < asleep.count();
 }
 
-// As far as answers came one after the other.
+// Whether the last answer about this worker is recent.
 bool is_heard(const Worker& worker, const State& state, Time now) {
   return worker.nccl && now - worker.nccl->heard_at <= 3 * state.ask_interval;
 }
@@ -63,7 +63,7 @@ struct Signs {
   Time since{};
 };
 
-// Of so long a time.
+// The signs that have lasted for `timeout`.
 Signs signs_of(const Worker& worker, const State& state, Milliseconds timeout, Time now) {
   Signs signs;
   const bool has_heartbeat = worker.last.heartbeat != 0;
@@ -159,7 +159,7 @@ bool wants_nccl(const State& state, Time now) {
   if (state.looked_at || (state.asked_at && now - *state.asked_at < state.ask_interval))
     return false;
   return std::any_of(state.workers.begin(), state.workers.end(), [&](Worker worker) {
-    worker.nccl.reset();  // what else speaks against it
+    worker.nccl.reset();  // judge it by the other signs
     return !signs_of(worker, state, state.timeout / 2, now).words.empty();
   });
 }

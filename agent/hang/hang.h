@@ -1,24 +1,22 @@
-// core. Which workers show no sign of life: two agreeing signs out of
+// core. Detects workers that hang. A worker is suspected if at least two of these signs agree for
+// the whole timeout:
 //   - no output
-//   - no CPU time used by it and what runs below it; or hardly any, and all that time asleep in the
-//     same place of the kernel
-//   - no heartbeat, of a worker that has had one
-//   - behind others in NCCL, or not answering there, by each answer of its RAS service
-// for as long as the timeout. A worker with a heartbeat is alive in any case, and so is one that
-// launches operations of NCCL, or waits for a rank that does.
+//   - no CPU time used by its process tree; or less than 1 %, all of it while asleep at the same
+//     place in the kernel
+//   - no heartbeat, if the worker has sent one before
+//   - behind other ranks in NCCL, or not responding there, in every answer of NCCL's RAS service
+// A worker with a recent heartbeat is never suspected, nor is one that launches NCCL operations or
+// waits for a rank that does.
 //
-// Shape:   one sample of all workers after the other, a few per timeout; a suspicion is reported
-// once,
-//          and again each timeout for as long as it lasts.
-// Delayed: late samples mean that this process did not run; then the observation starts over.
-// Asked:   NCCL's service costs all processes of the job a little. So it is asked only once some
-//          worker has shown one sign for half of the timeout, and then four times per timeout; by a
-//          job of very many nodes less often. A worker is judged from the second answer about it
-//          on.
-// Debugger: while drun's debugger stops workers, none is suspected, and that time does not count as
-//          silence; activity in it counts.
-// Units:   steady-clock points given by the caller.
-// Owner:   a value.   Thread: any, one at a time.
+// Sampling:  the caller samples all workers a few times per timeout. A suspicion is reported once,
+//            and again after each timeout while it lasts. If a sample is late, this process did
+//            not run; the observation then starts over.
+// NCCL:      a query costs every process of the job some time. It is therefore sent only once a
+//            worker has shown one sign for half the timeout, then four times per timeout (less
+//            often in jobs with many nodes). A worker is judged from its second answer on.
+// Debugger:  while drun's own debugger stops workers, no worker is suspected, and the time does not
+//            count as silence. Activity during that time counts.
+// Time:      steady-clock times passed in by the caller.
 #pragma once
 
 #include <chrono>
@@ -35,22 +33,22 @@ using Time = std::chrono::steady_clock::time_point;
 using Milliseconds = std::chrono::milliseconds;
 
 struct Sample {
-  bool is_running = false;                // else nothing is asked of it
-  bool is_stopped = false;                // by SIGSTOP, a debugger
-  std::optional<std::uint64_t> output{};  // changes when it prints; absent: it is not seen
-  std::uint64_t cpu_ticks = 0;            // hundredths of a second, of its whole tree
-  std::uint64_t processes = 0;            // changes when processes of the tree come or go
-  std::string channel{};        // where in the kernel it sleeps; empty: not known, or awake
-  std::uint64_t heartbeat = 0;  // changes when it beats; 0: it never has
+  bool is_running = false;                // false: the other fields are ignored
+  bool is_stopped = false;                // by SIGSTOP or a debugger
+  std::optional<std::uint64_t> output{};  // changes when it prints; absent: not observed
+  std::uint64_t cpu_ticks = 0;            // in 1/100 s, of its whole process tree
+  std::uint64_t processes = 0;            // changes when a process of the tree starts or ends
+  std::string channel{};                  // where it sleeps in the kernel; empty: unknown, or awake
+  std::uint64_t heartbeat = 0;            // changes with each heartbeat; 0: none so far
 };
 
-// What NCCL's answers, one after the other, have said of a worker.
+// What successive answers of NCCL's RAS service reported about a worker.
 struct Nccl {
   std::uint64_t progress = 0;
   Time heard_at{};
-  bool is_heard_twice = false;  // else it is not known yet whether it moves
+  bool is_heard_twice = false;  // false: whether it makes progress is not known yet
   std::optional<Time> moved_at{};
-  std::optional<Time> behind_at{};  // in all answers since
+  std::optional<Time> behind_at{};  // behind in every answer since this time
 };
 
 struct Worker {
@@ -58,7 +56,7 @@ struct Worker {
   Time output_at{};
   Time cpu_at{};
   Time channel_at{};
-  std::uint64_t channel_ticks = 0;  // CPU time when it went to sleep there
+  std::uint64_t channel_ticks = 0;  // CPU time when it fell asleep there
   Time beat_at{};
   std::optional<Nccl> nccl{};
   std::optional<Time> told_at{};
@@ -69,7 +67,7 @@ struct State {
   Milliseconds ask_interval{0};
   std::vector<Worker> workers{};
   Time sampled_at{};
-  std::optional<Time> looked_at{};  // since then
+  std::optional<Time> looked_at{};  // when drun's debugger stopped the workers; absent: it has not
   std::optional<Time> asked_at{};
 };
 
@@ -79,27 +77,28 @@ struct Suspect {
   bool operator==(const Suspect&) const = default;
 };
 
-// How often a worker is looked at.
+// The time between two samples.
 Milliseconds sample_interval(Milliseconds timeout);
 
 State begin(std::size_t workers, Milliseconds timeout, Time now);
 
-// `samples` by local rank. Returns the workers to report.
+// Takes one sample per worker, by local rank. Returns the workers to report now.
 std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time now);
 
+// Call around the time in which drun's debugger stops the workers.
 void begin_look(State& state, Time now);
 void end_look(State& state, Time now);
 
-// `nodes`: how many there are that ask.
+// The time between two NCCL queries of one node if `nodes` nodes send them.
 Milliseconds ask_interval(Milliseconds timeout, int nodes);
 
-// Whether to ask NCCL's service now; the caller then calls note_asked.
+// Whether to query NCCL's service now. If so, the caller then calls note_asked.
 bool wants_nccl(const State& state, Time now);
 void note_asked(State& state, Time now);
-// `standings` by local rank. Workers that it does not know are judged without it.
+// Takes an answer of NCCL's service, by local rank. Workers missing from it are judged without it.
 void hear(State& state, const std::vector<ras::RankPosition>& standings, Time now);
 
-// By the samples so far.
+// Whether the worker has shown no sign of activity for the timeout.
 bool is_quiet(const State& state, std::size_t local_rank);
 
 }  // namespace drun::agent::hang

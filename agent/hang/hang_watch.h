@@ -1,10 +1,9 @@
-// edge. Looks for workers that hang, a few times per timeout: samples their signs of life, and asks
-// the machine (hang.h) what they mean. Does nothing at all when the timeout is 0.
+// edge. Detects workers that hang: samples their signs of activity a few times per timeout and
+// passes them to the state machine in hang.h. Does nothing if the timeout is 0.
 //
-// Round:   prepare, then start when the workers run, stop when they are stopped.
+// Round:   prepare(); start() when the workers run; stop() when they are stopped.
 // Owner:   WorkerWatch; the Output and the Service must outlive it.
 // Thread:  the io_context's only.
-// Errors:  prepare: System, where heartbeat files cannot be made.
 #pragma once
 
 #include <chrono>
@@ -34,18 +33,20 @@ class HangWatch {
   bool is_on() const { return timeout_.count() > 0; }
   std::chrono::milliseconds interval() const { return hang::sample_interval(timeout_); }
 
+  // Errors: System if heartbeat files cannot be created.
   Result<void> prepare(int round, int workers);
-  // DRUN_HEARTBEAT_FILE; empty when it is off.
+  // The value of DRUN_HEARTBEAT_FILE; empty if hang detection is off.
   std::string heartbeat_file(std::size_t local_rank) const;
 
   void start(const World& world, Pids pids, OnSuspects on_suspects);
   void stop();
 
-  // Around what stops workers for a while to look at them.
+  // Call around an inspection that stops the workers for a while.
   void begin_look();
   void end_look();
 
-  // Of the first so many workers. `findings`: NCCL's just now; when they are empty, the latest.
+  // Facts about the first `count` workers. `findings`: NCCL's newest answer; if empty, the latest
+  // stored one is used.
   std::vector<WorkerFacts> facts(std::size_t count, const ras::Findings& findings) const;
 
  private:
@@ -58,7 +59,7 @@ class HangWatch {
   Output& output_;
   ras::Service& ras_;
   int base_rank_ = 0;
-  std::vector<ras::RankPosition> standings_;  // by the latest answer; empty: there is none
+  std::vector<ras::RankPosition> standings_;  // from the latest answer; empty: none yet
   HeartbeatFiles files_;
   hang::State state_;
   Pids pids_;

@@ -1,12 +1,10 @@
-// edge. A heartbeat file a worker (DRUN_HEARTBEAT_FILE), made by the agent in a directory of its
-// own.
+// edge. One heartbeat file per worker (DRUN_HEARTBEAT_FILE), in a directory that the agent creates.
 //
 // Files:   <temporary>/drun_heartbeats_<random>/<round>.<local rank>: the directory 0700, files
-//          0600, of kPulseBytes zeros; in /dev/shm where it can be, as a store into a mapped file
-//          of a disk costs writes. The agent reads through the descriptor that it made the file
-//          with: what a worker puts in its place is not followed.
-// Owner:   HangWatch; removes all of it.   Thread: the io_context's only.
-// Errors:  prepare: System, naming the path.
+//          0600, of kPulseBytes zeros. Preferably in /dev/shm, because stores into a file mapped
+//          from a disk cause disk writes. The agent reads through the descriptor with which it
+//          created the file, so a file that a worker puts in its place is ignored.
+// Owner:   HangWatch; the destructor removes the directory.   Thread: the io_context's only.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +15,23 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
-// core. Reads a worker's heartbeat file (rendezvous/base/pulse_page.h), whose bytes may be
-// anything. Owner:   values; copy freely.   Thread: any.
+// --- The content of a heartbeat file (rendezvous/base/pulse_page.h)
 
 namespace drun::agent {
 
 struct Pulse {
-  std::uint64_t beats = 0;    // 0: it has written nothing
-  std::uint64_t arrived = 0;  // operations of the whole world it has begun; 0: not known
-  bool is_inside = false;     // in an operation
-  std::string doing{};        // "in all_reduce #812 (4096 bytes)"; empty: not known
+  std::uint64_t beats = 0;    // 0: none so far
+  std::uint64_t arrived = 0;  // operations on the whole world that it has begun; 0: unknown
+  bool is_inside = false;     // inside an operation
+  std::string doing{};        // "in all_reduce #812 (4096 bytes)"; empty: unknown
   bool operator==(const Pulse&) const = default;
 };
 
-// `page`: the file's bytes; anything else than a page of this layout is a Pulse that knows nothing.
-// Of several operations that have not ended the oldest is what the worker is in.
+// Parses the file's bytes, which can be anything: an invalid page gives an empty Pulse. If several
+// operations are pending, `doing` is the oldest one.
 Pulse read_pulse(std::string_view page);
 
-}  // namespace drun::agent
-
-namespace drun::agent {
+// --- The files of this node's workers
 
 class HeartbeatFiles {
  public:
@@ -45,12 +40,13 @@ class HeartbeatFiles {
   HeartbeatFiles& operator=(const HeartbeatFiles&) = delete;
   ~HeartbeatFiles();
 
-  // New ones for each round; those of the round before go.
+  // Creates the files of a new round and removes those of the previous one. Errors: System, with
+  // the path.
   Result<void> prepare(int round, int workers);
 
   const std::string& path(std::size_t local_rank) const { return files_[local_rank].path; }
 
-  // Changes when the worker beats, by writing or by touching the file; 0: it never has.
+  // Changes with each heartbeat (a write to the file, or a touch of it); 0: none so far.
   std::uint64_t heartbeat(std::size_t local_rank) const;
   Pulse pulse(std::size_t local_rank) const;
 

@@ -27,7 +27,7 @@ hang::Sample sample_of(const std::vector<ProcessStat>& tree) {
   hang::Sample sample;
   bool is_awake = false;
   for (const ProcessStat& process : tree) {
-    // FNV-1a over the pids: whether it is the same set, in the order of /proc.
+    // FNV-1a over the pids in the order of /proc, to detect a change of the set.
     sample.processes = (sample.processes ^ static_cast<std::uint64_t>(process.pid)) * 0x100000001B3;
     sample.cpu_ticks += parse_cpu_ticks(read_proc(process.pid, "stat")).value_or(0);
     if (process.state == 'Z') continue;

@@ -1,6 +1,6 @@
-// edge. Looks at workers' processes for signs of life, by one walk through /proc.
-// Cost:    about 5 us a process of the machine and 10 us a process of the workers.
-// Thread:  any.   Errors: what cannot be read says nothing.
+// edge. Samples the workers' processes for signs of activity, in one walk through /proc.
+// Cost: about 5 us per process of the machine and 10 us per process of the workers.
+// Processes that cannot be read are ignored. May be called on any thread.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace drun::agent {
 
-// By local rank; pid 0: has ended. Output and heartbeats are the caller's to add.
+// Returns one sample per pid; pid 0 means that the worker has ended. The caller adds output and
+// heartbeats.
 std::vector<hang::Sample> look_for_life(const std::vector<int>& pids);
 
 }  // namespace drun::agent

@@ -34,7 +34,7 @@ void NodeLook::stop() {
   if (waiting_.empty()) return;
   if (!findings_) findings_ = ras::Findings{};
   if (!reads_stacks_) stacks_ = FoundStacks{.workers = {}, .notes = {"its workers are stopped"}};
-  end_if_done();  // else the collector, which is stopped next, answers
+  end_if_done();  // otherwise the collector, which is stopped next, answers
 }
 
 void NodeLook::read_stacks() {

@@ -1,10 +1,12 @@
-// edge. One look at this node's workers: the answer of NCCL's RAS service, then their stacks.
+// edge. One inspection of this node's workers: NCCL's RAS status, then their stacks.
 //
-// Order:   a debugger that reads a process's stack holds its RAS thread, too. So the service is
-//          asked first and has a second. Then the stacks are read in any case, and the look waits
-//          for both. A request during a look gets the same answer.
-// Owner:   WorkerWatch; the service and the collector must outlive it. stop() before these are.
-// Thread:  the io_context's only. Answers come from the loop, once each, or from stop().
+// A debugger that reads a process's stacks also stops its RAS thread. The RAS service is therefore
+// queried first and gets one second; the stacks are then read in any case, and the inspection ends
+// when both are done. A request during an inspection gets the same result.
+//
+// Owner:   WorkerWatch; the service and the collector must outlive it. Call stop() before they are
+//          stopped.
+// Thread:  the io_context's only.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +27,10 @@ class NodeLook {
   NodeLook(asio::io_context& io, ras::Service& ras, StackCollector& collector)
       : head_start_(io), ras_(ras), collector_(collector) {}
 
+  // `on_done` is called once, from the loop or from stop().
   void take(const ras::Service::Workers& workers, OnDone on_done);
 
-  // No stacks are read from now on.
+  // Reads no stacks any more.
   void stop();
 
  private:

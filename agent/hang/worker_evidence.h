@@ -1,5 +1,5 @@
-// core. The findings about this node's workers, as evidence that merges with other nodes'.
-// Thread: any.
+// core. Combines the findings about this node's workers into evidence that can be merged with that
+// of other nodes.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ namespace drun::agent {
 
 struct WorkerFacts {
   Pulse pulse{};
-  bool is_quiet = false;  // no sign of life for the hang timeout
+  bool is_quiet = false;  // no sign of activity for the hang timeout
   ras::RankPosition nccl{};
 };
 
-// `facts` by local rank, as found.workers. `notes`: what else is known. `base_rank`: that of local
-// rank 0.
+// `facts`: by local rank, like found.workers. `notes`: additional lines. `base_rank`: the rank of
+// local rank 0.
 Evidence evidence_of(const FoundStacks& found, int base_rank, const std::vector<WorkerFacts>& facts,
                      const std::vector<std::string>& notes = {});
 

@@ -1,8 +1,8 @@
-// edge. Observes this node's workers while they run: detects hangs and, on request, reads the stack
-// of each.
+// edge. Observes this node's workers while they run: detects hangs and, on request, reads each
+// worker's stacks.
 //
-// Round:   prepare, then start when the workers run, stop before they are stopped: a tool that is
-//          still there then would be taken for what they left behind.
+// Round:   prepare(); start() when the workers run; stop() before they are stopped, because a
+//          debugger still running then would be treated as their leftover process.
 // Owner:   Agent; the Output and the environment must outlive it.
 // Thread:  the io_context's only.
 #pragma once
@@ -31,29 +31,30 @@ class WorkerWatch {
   using OnSuspects = HangWatch::OnSuspects;
   using OnEvidence = std::function<void(const Evidence&)>;
 
-  // `environment`: the tools'.
+  // `environment`: for the debuggers that read stacks.
   WorkerWatch(asio::io_context& io, const Log& log, const AgentSpec& spec,
               std::span<const std::string> environment, Output& output);
 
-  // Errors: System, where heartbeat files cannot be made.
+  // Errors: System if heartbeat files cannot be created.
   Result<void> prepare(const World& world) {
     return hangs_.prepare(world.round, world.local_world_size);
   }
-  // Variables of the workers: DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
+  // The workers' DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
   std::string heartbeat_file(std::size_t local_rank) const {
     return hangs_.heartbeat_file(local_rank);
   }
   const std::string& ras_address() const { return ras_.variable(); }
 
-  // A world of probes is not watched for hangs.
+  // Hangs are not detected in a world of probes.
   void start(const World& world, Pids pids, OnSuspects on_suspects);
-  // Returns the process groups of tools that were killed for it.
+  // Kills running debuggers and returns their process groups.
   std::vector<int> stop();
 
-  // How far apart the looks for hangs are.
+  // The time between two hang checks.
   std::chrono::milliseconds interval() const { return hangs_.interval(); }
 
-  // Once the workers run. Answered from the loop or from stop(), once.
+  // Inspects the workers, which must be running. `on_evidence` is called once, from the loop or
+  // from stop().
   void look(OnEvidence on_evidence);
 
  private:

@@ -1,12 +1,12 @@
-// core. One question to NCCL's RAS service: what is sent, and what its answer says.
+// core. One query to NCCL's RAS service, and its answer.
 //
-// Protocol: lines of text over TCP, at NCCL_RAS_ADDR (else localhost:28028), where every process of
-//          the node listens. All is sent at once. The service answers each line with one ("OK",
-//          "ERROR: ..." to what it does not know), then the question, and closes the connection.
-//          The answer is JSON from NCCL 2.28.7 on; older versions do not know that format and
-//          answer with text.
-// Owner:   a value in a fixed place.   Thread: any, one at a time.
-// Source:  as report.h.
+// Protocol: lines of text over TCP, at NCCL_RAS_ADDR (default: localhost:28028), where every
+// process
+//          of the node listens. All lines are sent at once. The service answers each command with
+//          one line ("OK", or "ERROR: ..." for an unknown command), then sends the report and
+//          closes the connection. The report is JSON since NCCL 2.28.7; older versions do not know
+//          that format and send text.
+// Source:  as ras_report.h.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace drun::agent::ras {
 
-// The service waits so long for processes that do not answer it.
+// TIMEOUT is the time in seconds for which the service waits for processes that do not respond.
 constexpr std::string_view kQuestion =
     "CLIENT PROTOCOL 2\nTIMEOUT 2\nSET FORMAT json\nVERBOSE STATUS\n";
 
@@ -33,10 +33,11 @@ class Answer {
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
 
-  // As bytes come, cut anywhere. False: it is no answer, or too large; the rest is not looked at.
+  // Takes the next bytes of the answer, cut anywhere. False if the answer is invalid or too large;
+  // the rest is then ignored.
   bool take(std::string_view bytes);
 
-  // Nothing: no whole answer was there.
+  // Absent if the answer is incomplete.
   std::optional<Report> finish();
 
  private:

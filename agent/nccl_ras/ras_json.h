@@ -1,10 +1,9 @@
-// core. The answer of NCCL's RAS service as JSON (NCCL 2.28.7 and later).
+// core. Parses the JSON report of NCCL's RAS service (NCCL 2.28.7 and later) as it arrives.
 //
-// Shape:   take() as bytes come; the report grows, and is whole once is_complete().
 // Fields:  communicators[]: hash, size, ranks[]: rank, host, pid, collective_counts{};
-//          missing_ranks[]: rank, host, pid, status: unresponsive, considered_dead. Others are
-//          passed over, and so is what is not of the type that it should be.
-// Owner:   a value in a fixed place; the report must outlive it.   Thread: any, one at a time.
+//          missing_ranks[]: rank, host, pid, status: unresponsive, considered_dead. Other fields,
+//          and fields of the wrong type, are ignored.
+// Owner:   not movable; the report must outlive it.   Thread: any, one at a time.
 #pragma once
 
 #include <cstddef>
@@ -14,30 +13,30 @@
 
 #include "agent/nccl_ras/ras_report.h"
 
-// core. JSON in pieces, cut anywhere: what is in it, as it comes, with nothing kept.
-//
-// Lenient: commas and colons are passed over. NCCL 2.28.7 and 2.28.9 leave out a comma where ranks
-//          are missing, just when it matters.
-// Limits:  32 levels, strings of 256 bytes; anything beyond is refused.
-// Owner:   a value, with its listener outliving it.   Thread: any, one at a time.
-
 namespace drun::agent::ras {
+
+// --- Incremental JSON scanner
+//
+// Takes JSON in pieces, cut anywhere, and reports its content as it arrives; keeps nothing. Ignores
+// commas and colons, because NCCL 2.28.7 and 2.28.9 omit a comma if ranks are missing, which is
+// just when it matters. Rejects more than 32 levels and strings above 256 bytes. The listener must
+// outlive the scanner.
 
 class JsonScanner {
  public:
   class Listener {
    public:
     virtual ~Listener() = default;
-    // `key`: in the object around it; empty in a list.
+    // `key`: the key in the enclosing object; empty in a list.
     virtual void on_open(std::string_view key, bool is_list) = 0;
     virtual void on_close() = 0;
-    // A string without its quotes, or a number or word as it stands.
+    // A string without quotes, or the text of a number or word.
     virtual void on_value(std::string_view key, std::string_view value) = 0;
   };
 
   explicit JsonScanner(Listener& listener) : listener_(listener) {}
 
-  // False: it is no JSON, and nothing more is heard.
+  // False if the text is not JSON; the rest is then ignored.
   bool take(std::string_view bytes);
 
   // The outermost value has been closed.
@@ -55,7 +54,7 @@ class JsonScanner {
 
   Listener& listener_;
   In in_ = In::Between;
-  std::vector<bool> are_lists_{};  // the open ones, the innermost last
+  std::vector<bool> are_lists_{};  // of the open values, innermost last
   std::string text_{};
   std::string key_{};
   bool has_key_ = false;
@@ -63,9 +62,7 @@ class JsonScanner {
   bool is_broken_ = false;
 };
 
-}  // namespace drun::agent::ras
-
-namespace drun::agent::ras {
+// --- The answer
 
 class JsonAnswer final : JsonScanner::Listener {
  public:
@@ -73,7 +70,7 @@ class JsonAnswer final : JsonScanner::Listener {
   JsonAnswer(const JsonAnswer&) = delete;
   JsonAnswer& operator=(const JsonAnswer&) = delete;
 
-  // False: it is no such answer, or too large.
+  // False if the answer is invalid or too large.
   bool take(std::string_view bytes) { return scanner_.take(bytes) && !is_too_large_; }
   bool is_complete() const { return scanner_.is_complete() && has_communicators_; }
 
@@ -94,7 +91,7 @@ class JsonAnswer final : JsonScanner::Listener {
   bool is_too_large_ = false;
   std::size_t ranks_ = 0;
 
-  // The rank that is being read; in `missing_ranks` also how it is lost.
+  // The rank being read; in `missing_ranks` also its status.
   Rank rank_{};
   bool is_missing_ = false;
   bool is_unresponsive_ = false;

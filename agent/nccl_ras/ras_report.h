@@ -1,10 +1,9 @@
-// core. What NCCL's RAS service knows of a job: its communicators, how far each of their ranks has
-// come, and who does not answer.
+// core. A report of NCCL's RAS service: a job's communicators, the number of operations that each
+// of their ranks has launched, and the processes that do not respond.
 //
-// Ranks:   a communicator's own, 0..size-1; a process is known by its host's address and its pid.
-// Counts:  operations that a rank has launched, of each kind. The text dialect tells them only
-//          where ranks differ, and of the many only how many they are.
-// Owner:   values; copy freely.   Thread: any.
+// Ranks:   within a communicator, 0 to size-1. A process is identified by host address and pid.
+// Counts:  operations that a rank has launched, per kind. The text format has them only if ranks
+//          differ, and for large groups only the number of ranks with each count.
 // Source:  NVIDIA/nccl, src/ras/client_support.cc of 2.24.3 and 2.28.9, and its user guide's "RAS".
 #pragma once
 
@@ -17,9 +16,9 @@
 
 namespace drun::agent::ras {
 
-// NCCL has five kinds.
+// NCCL has five kinds of operations.
 constexpr std::size_t kMostKinds = 8;
-// Of all communicators together; an answer with more is refused.
+// In all communicators together; an answer with more is rejected.
 constexpr std::size_t kMostRanks = std::size_t{1} << 17;
 constexpr std::size_t kMostLost = 1024;
 
@@ -32,11 +31,11 @@ struct Process {
 struct Rank {
   int rank = 0;
   Process process{};
-  std::array<std::optional<std::uint64_t>, kMostKinds> counts{};  // by kind; absent: not told
+  std::array<std::optional<std::uint64_t>, kMostKinds> counts{};  // by kind; absent: not reported
   bool operator==(const Rank&) const = default;
 };
 
-// Ranks that are not named one by one.
+// Ranks that are only counted, not listed.
 struct RankGroup {
   std::size_t kind = 0;
   std::uint64_t count = 0;
@@ -54,7 +53,7 @@ struct Communicator {
 
 struct Lost {
   Process process{};
-  bool is_dead = false;  // for good; else it only has not answered this time
+  bool is_dead = false;  // permanently; false: it did not respond this time
   bool operator==(const Lost&) const = default;
 };
 
@@ -65,10 +64,10 @@ struct Report {
   bool operator==(const Report&) const = default;
 };
 
-// The number of that kind in report.kinds, where it is added if there is room.
+// The index of that kind in report.kinds. Adds it if there is room.
 std::optional<std::size_t> kind_of(Report& report, const std::string& name);
 
-// Once in the list, of at most kMostLost; that it is dead wins.
+// Adds a process once, up to kMostLost processes. If reports differ, is_dead is set.
 void add_lost(Report& report, const Lost& lost);
 
 }  // namespace drun::agent::ras

@@ -1,11 +1,13 @@
-// edge. NCCL's RAS service of this node's workers: where it listens, and what it says of them.
+// edge. Queries NCCL's RAS service of this node's workers, and chooses its address.
 //
-// Place:   127.0.0.1 and a port that this agent holds for its life: bound with SO_REUSEPORT and not
-//          listening, so that no other program gets it, and NCCL, which binds it in every process
-//          of the node with that option too, does. Two jobs of one machine never meet there. What
-//          the user names is asked instead; without --hang-timeout nothing else is.
-// Absent:  no NCCL, an older one, a closed port, garbage: empty findings, and one line for debug.
-// Owner:   WorkerWatch. stop() before workers are stopped.   Thread: the io_context's only.
+// Address: 127.0.0.1 and a port that this agent reserves: it binds the port with SO_REUSEPORT but
+//          does not listen. No other program can then get the port, but NCCL can, because it binds
+//          the port in every process of the node with that option too. Two jobs on a machine
+//          therefore never share a service. If the user sets an address, it is queried instead.
+//          Without --hang-timeout only that address is queried.
+// Errors:  no NCCL, an older one, a closed port or an invalid answer: empty findings, and a debug
+//          message.
+// Owner:   WorkerWatch. Call stop() before workers are stopped.   Thread: the io_context's only.
 #pragma once
 
 #include <functional>
@@ -20,11 +22,12 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/endpoint.h"
 
-// core. Where the workers of a node let NCCL's RAS service listen, as the user wants it.
-// Owner:   values.   Thread: any.
-// Source:  NCCL's user guide, NCCL_RAS_ADDR and NCCL_RAS_ENABLE (2.24 and later).
-
 namespace drun::agent::ras {
+
+// --- The address of the service
+//
+// Follows the user's NCCL_RAS_ADDR and NCCL_RAS_ENABLE, as described in NCCL's user guide (2.24 and
+// later).
 
 constexpr const char* kAddressVariable = "NCCL_RAS_ADDR";
 constexpr const char* kEnableVariable = "NCCL_RAS_ENABLE";
@@ -32,20 +35,18 @@ constexpr const char* kEnableVariable = "NCCL_RAS_ENABLE";
 struct RasSettings {
   bool is_off = false;              // NCCL_RAS_ENABLE=0
   bool names_place = false;         // NCCL_RAS_ADDR is set
-  std::optional<Endpoint> place{};  // ... and says where
+  std::optional<Endpoint> place{};  // its value, if valid
   bool operator==(const RasSettings&) const = default;
 };
 
-// From what workers inherit, and the -x of the first program that says something.
+// The settings in the inherited environment, and in the -x of the first program that has any.
 RasSettings settings_of(const WorkerSpec& spec);
 
 // drun gives the workers of a job a separate address. It is only useful for hang detection; without
 // that, workers get only torchrun's environment.
 bool gives_place(const AgentSpec& spec);
 
-}  // namespace drun::agent::ras
-
-namespace drun::agent::ras {
+// --- Queries
 
 class Service {
  public:
@@ -58,15 +59,15 @@ class Service {
 
   Service(asio::io_context& io, const Log& log, const AgentSpec& spec);
 
-  // NCCL_RAS_ADDR for the workers; empty: drun sets none.
+  // NCCL_RAS_ADDR for the workers; empty: drun does not set it.
   const std::string& variable() const { return variable_; }
 
   bool can_be_asked() const { return place_.has_value(); }
 
-  // Answered from the loop, once and only once.
+  // `on_findings` is called exactly once, from the loop.
   void ask(const Workers& workers, OnFindings on_findings);
 
-  // Drops pending questions without an answer.
+  // Drops pending queries; their callbacks are not called.
   void stop() { client_.stop(); }
 
  private:

@@ -17,11 +17,10 @@
 namespace drun::agent {
 namespace {
 
-// A terminal says it is writable when a single byte fits; what is beyond its room would block.
+// A terminal counts as writable if a single byte fits; a larger write could block.
 constexpr std::size_t kCautiousBytes = 256;
 
-// As many whole lines as fit into one write that the kernel does not split; of a longer line, a
-// piece.
+// As many whole lines as fit into one atomic write; for a longer line, a piece of it.
 std::string_view atomic_piece(std::string_view bytes) {
   const std::string_view piece = bytes.substr(0, PIPE_BUF);
   if (piece.size() == bytes.size()) return piece;
@@ -64,7 +63,7 @@ void Console::open() {
   if (S_ISSOCK(about.st_mode)) kind_ = Kind::Socket;
   if (S_ISCHR(about.st_mode) && ::isatty(fd_) == 1) kind_ = Kind::Terminal;
   if (kind_ == Kind::File) {
-    // A write that hangs at the end outlives this object.
+    // A write that hangs can outlive this object.
     file_fd_ = std::make_shared<UniqueFd>(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
     if (!*file_fd_) return lose(errno);
     file_writer_ = std::make_unique<FileWriter>(io_, log_, FileWriter::Listener{});
@@ -98,7 +97,7 @@ void Console::flush_to_channel() {
   channel_->flush();
 }
 
-// The queue begins where the last write ended.
+// Removes written bytes from the queue.
 void Console::count_written(std::size_t bytes) {
   std::string_view queued = queue_.bytes();
   while (bytes > 0) {
@@ -141,7 +140,7 @@ void Console::note_room() {
     listener_.on_room();
 }
 
-// One write at a time; what comes meanwhile is the next.
+// One write at a time; bytes queued meanwhile are written next.
 void Console::write_to_file() {
   if (is_writing_ || queue_.size_bytes() == 0) return;
   struct Write {
@@ -179,7 +178,7 @@ ssize_t Console::write_some(std::string_view bytes) const {
 
 bool Console::is_writable() const {
   pollfd asked{.fd = fd_, .events = POLLOUT, .revents = 0};
-  return ::poll(&asked, 1, 0) > 0;  // an error too: then write() says which
+  return ::poll(&asked, 1, 0) > 0;  // also true for an error, which write() then reports
 }
 
 void Console::wait_for_room() {

@@ -1,23 +1,24 @@
-// edge. One console: a descriptor that drun was given (1 or 2) and shares with others, written to
-// without ever waiting.
+// edge. Writes to a console (descriptor 1 or 2, which drun shares with other processes) without
+// ever blocking.
 //
-// Why:     O_NONBLOCK belongs to the open file description, which the shell and drun's parent share
-//          with it: it must not be set there. So a pipe or a terminal is opened once more through
-//          /proc/self/fd, a socket gets MSG_DONTWAIT, and what is left (a
-//          terminal of another user) is asked with poll() before each small write. Regular files
-//          have no readiness to ask for: a thread writes them (file_writer.h).
-// Lines:   whatever else writes to the same pipe (agents of the same job, say), lines shorter than
-//          PIPE_BUF stay whole: pipes get pieces of whole lines that the kernel takes as one.
-// Flow:    put bytes into queue(), then flush(). While is_congested(), stop putting; on_room is
-//          called when there is room again, on_empty when all has been written.
-// Channel: of an agent that a starter on another host reads (agent/output/host_channel.h), stdout
-// and
-//          stderr are consoles whose bytes become frames in the queue of a third one, the channel.
-// Seam:    every byte of a console leaves the process in write_some(), or for a regular file in
-//          write_to_file(), and nowhere else.
-// Owner:   Output; destroyed after io_context.run() has returned; stop() makes it return.
-// Thread:  the io_context's only.   Errors: none; a console that fails is gone: logged once, its
-//          queue dropped, and is_gone() from then on. Requires SIGPIPE to be ignored.
+// Why:     O_NONBLOCK belongs to the open file description, which drun shares with the shell and
+//          its parent, so it must not be set there. A pipe or terminal is therefore opened again
+//          through /proc/self/fd; a socket is written with MSG_DONTWAIT; any other device (a
+//          terminal of another user) is polled before each small write. Regular files are always
+//          "ready", so a thread writes them (file_writer.h).
+// Lines:   lines shorter than PIPE_BUF stay whole even if other processes (such as agents of the
+//          same job) write to the same pipe: a write to a pipe consists of whole lines and is small
+//          enough to be atomic.
+// Flow:    put bytes into queue(), then call flush(). While is_congested(), do not add more;
+//          on_room is called when there is room again, on_empty when everything has been written.
+// Channel: in an agent of a launcher on another host (agent/output/host_channel.h), stdout and
+//          stderr are consoles whose bytes become frames in the queue of a third console, the
+//          channel.
+// Writes:  all bytes leave the process in write_some(), or for a regular file in write_to_file().
+// Errors:  a console that fails is logged once, its queue is dropped, and is_gone() is true from
+//          then on. SIGPIPE must be ignored.
+// Owner:   Output; destroy it after io_context.run() has returned. stop() makes it return.
+// Thread:  the io_context's only.
 #pragma once
 
 #include <sys/types.h>
@@ -36,7 +37,7 @@
 
 namespace drun::agent {
 
-// True when both are the same terminal, pipe or file.
+// True if both descriptors refer to the same terminal, pipe or file.
 bool is_same_file(int one_fd, int other_fd);
 
 class Console {
@@ -46,14 +47,15 @@ class Console {
     std::function<void()> on_empty;
   };
 
-  // `name` is for the log: "stdout". Both callbacks come from the loop or from flush().
+  // `name` is for the log, such as "stdout". The callbacks are called from the loop or from
+  // flush().
   Console(asio::io_context& io, Log log, int fd, std::string name, Listener listener);
-  // Its bytes become frames of `type` on `channel`, whose callbacks stand for its own.
+  // A console whose bytes become frames of `type` on `channel`. The channel's callbacks are used.
   Console(Console& channel, FrameType type);
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // Of a channel: holds whole frames only.
+  // Makes this console a channel: its queue holds whole frames only.
   Console& as_channel() {
     is_channel_ = true;
     return *this;
@@ -70,11 +72,11 @@ class Console {
   bool is_gone() const { return channel_ ? channel_->is_gone() : is_gone_; }
   bool is_terminal() const { return kind_ == Kind::Terminal; }
 
-  // Drops what is queued and waits for nothing any more.
+  // Drops the queue and ends all waits.
   void stop();
 
-  // Of a channel, after stop(): the rest of a frame that was written in part. It has to precede
-  // whatever else is written to the descriptor.
+  // Of a channel, after stop(): the rest of a partly written frame. It must be written to the
+  // descriptor before anything else.
   const std::string& unfinished_frame() const { return unfinished_frame_; }
 
  private:
@@ -99,38 +101,39 @@ class Console {
   int fd_;           // drun's own descriptor, or own_fd_
   UniqueFd own_fd_;  // the same file on a separate open file description, non-blocking
   Kind kind_ = Kind::Device;
-  std::unique_ptr<FileWriter> file_writer_;  // of a regular file, as is file_fd_
-  std::shared_ptr<UniqueFd> file_fd_;        // also held by a write under way
+  std::unique_ptr<FileWriter> file_writer_;  // for a regular file, as is file_fd_
+  std::shared_ptr<UniqueFd> file_fd_;        // also held by a running write
   // A separate epoll around fd_: registering fd_ itself with Asio would set O_NONBLOCK on it.
   asio::posix::stream_descriptor readiness_;
   bool is_waiting_ = false;
-  bool is_writing_ = false;  // file_writer_ is
+  bool is_writing_ = false;  // a write of file_writer_ is running
   bool is_congested_ = false;
   bool is_gone_ = false;
   Console* channel_ = nullptr;
   FrameType type_ = FrameType::Out;
   bool is_channel_ = false;
-  std::size_t frame_left_bytes_ = 0;  // of the frame that was written in part
+  std::size_t frame_left_bytes_ = 0;  // rest of the partly written frame
   std::string unfinished_frame_;
 };
 
-// What waits of drun's own lines once the console is congested: beyond the workers' share, so that
-// a log is not lost where workers fill the console.
+// How many bytes of drun's own lines can wait while the console is congested. Separate from the
+// workers' share, so that workers that fill the console do not cause drun's log to be lost.
 inline constexpr std::size_t kOwnLinesBytes = std::size_t{64} << 10;
 
-// drun's own log on a console: whole lines, in turn with those of the workers.
+// drun's own log on a console: whole lines, between those of the workers.
 class OwnLines {
  public:
-  // `log` leads back here: it reports how many lines were dropped once there is room again.
+  // `log` writes to this object and reports the number of dropped lines when there is room again.
   // `stream`: see LineBuffer.
   OwnLines(Console& console, Log log, std::uint64_t stream);
 
-  // Adds a newline, and one before it where the console's last line has none. Drops the line where
-  // kOwnLinesBytes wait.
+  // Writes `line` and a newline, and ends an unfinished line first. Drops the line if
+  // kOwnLinesBytes are waiting.
   void say(std::string_view line);
   // The console has room again.
   void note_room();
-  // Bytes that are erased later. Left out while anything waits, or a worker's line is unfinished.
+  // Writes text that is erased later. Dropped while other output waits or a worker's line is
+  // unfinished.
   void draw(std::string_view bytes);
 
  private:

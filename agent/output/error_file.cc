@@ -24,7 +24,7 @@ Error wrong(std::string_view reason) {
   return Error{ErrorCode::Usage, "error file ignored: " + std::string(reason)};
 }
 
-// What nests deeper than any real file is not kept: its destruction would be recursive.
+// Rejects text that nests deeper than any real file, because its destruction would be recursive.
 Result<ErrorJson> parse(std::string_view text) {
   if (text.size() > kLongestErrorFileBytes) return wrong("it is larger than 1 MiB");
   bool is_too_deep = false;
@@ -42,7 +42,7 @@ Result<ErrorJson> parse(std::string_view text) {
   return json;
 }
 
-// Bytes that are no UTF-8 cannot be in parsed JSON, but can be in what drun itself says.
+// Parsed JSON is always UTF-8, but drun's own messages may not be.
 std::string dump(const ErrorJson& json) {
   return json.dump(-1, ' ', false, ErrorJson::error_handler_t::replace);
 }
@@ -117,7 +117,7 @@ Result<std::string> read_all(const std::string& path) {
   if (!fd && errno == ENOENT) return std::string();
   struct stat about {};
   if (!fd || ::fstat(fd.get(), &about) != 0) return system_error("read " + path, errno);
-  // A worker may have put anything there: a FIFO or /dev/zero is not to be waited for.
+  // A worker can put anything there; a FIFO or /dev/zero must not block drun.
   if (!S_ISREG(about.st_mode))
     return Error{ErrorCode::Usage, "error file ignored: " + path + " is no regular file"};
   if (about.st_size > static_cast<off_t>(kLongestErrorFileBytes))

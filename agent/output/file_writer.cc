@@ -14,7 +14,7 @@ namespace drun::agent {
 
 // State shared by the loop and the thread. `owner` belongs to the loop and needs no lock.
 struct FileWriter::Shared {
-  FileWriter* owner = nullptr;  // null: gone
+  FileWriter* owner = nullptr;  // null: destroyed
   std::mutex mutex;
   std::condition_variable wake;
   asio::io_context* io = nullptr;  // null: the loop no longer wants reports
@@ -27,7 +27,7 @@ struct FileWriter::Shared {
   bool is_posted = false;
 
   static void work(const std::shared_ptr<Shared>& shared);
-  // False: there is no thread any more that would do it.
+  // False if the thread no longer takes tasks.
   bool push(Task task);
 };
 
@@ -40,12 +40,12 @@ class FileWriter::File {
 
   static void close(const std::shared_ptr<Shared>& shared, std::shared_ptr<UniqueFd> fd);
 
-  // Of the loop.
+  // Used by the loop:
   std::string path;
   std::string waiting;
   bool is_writing = false;
   bool has_failed = false;
-  // Of the thread, between the jobs in which it is set and used.
+  // Used by the thread:
   std::shared_ptr<UniqueFd> fd = std::make_shared<UniqueFd>();
 
  private:
@@ -64,7 +64,8 @@ bool FileWriter::Shared::push(Task task) {
 
 void FileWriter::File::close(const std::shared_ptr<Shared>& shared, std::shared_ptr<UniqueFd> fd) {
   if (!shared) return;
-  // Where the thread was given up on, close() might hang as well: the process' end closes it.
+  // If the thread was abandoned, close() could hang too; the descriptor is closed when the process
+  // ends.
   if (!shared->push({.job = [fd] { fd->reset(); }, .is_reported = false}) && fd.use_count() == 1)
     fd->release();
 }
@@ -78,7 +79,7 @@ void FileWriter::Shared::work(const std::shared_ptr<Shared>& shared) {
     shared->tasks.pop_front();
     lock.unlock();
     task.job();
-    task.job = nullptr;  // what it holds is closed here, not in the loop
+    task.job = nullptr;  // closes its descriptors here, not in the loop
     lock.lock();
     if (shared->io == nullptr) return;
     if (!task.is_reported) continue;
@@ -104,7 +105,7 @@ bool FileWriter::start() {
   auto shared = std::make_shared<Shared>();
   shared->owner = this;
   shared->io = &io_;
-  // The loop's thread handles all signals, the guardian's end among them.
+  // The loop's thread handles all signals, including the one for the guardian's end.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -158,7 +159,7 @@ void FileWriter::abandon() {
     shared_->io = nullptr;
     dropped.swap(shared_->tasks);
   }
-  if (shared_) shared_->wake.notify_one();  // it ends once it is done with its job
+  if (shared_) shared_->wake.notify_one();  // it ends after its current job
   for (Done& done : done_)
     if (done) asio::post(io_, [done = std::move(done)] { done(false); });
   done_.clear();

@@ -1,20 +1,19 @@
-// edge. Runs everything that a file system can block (open, write, stat, close) in a thread of its
-// own, in order, and reports the end of each job to the event loop.
+// edge. Runs file operations that can block (open, write, stat, close) in a thread, in order, and
+// reports the end of each to the event loop.
 //
-// Threads: one FileWriter for each place that can stall alone: the log directory, the events file,
-//          and each console that is a regular file. A file system that hangs then holds up the
-//          writes to itself and nothing else. Pipes, terminals and sockets need no thread: the
-//          kernel reports when they have room (console.h). A thread starts with its first job.
-// Flow:    a file has at most one write under way; what is appended meanwhile is written together.
-//          While is_congested(), append nothing more; on_room follows. At most kHighWaterBytes and
-//          one read of each stream wait.
-// End:     jobs that are not done keep the io_context running. abandon() gives up on them. A thread
-//          that hangs in a system call is left behind, and touches nothing that belongs to the
-//          loop.
+// Threads: one FileWriter per place that can block independently: the log directory, the events
+//          file, and each console that is a regular file. A file system that hangs therefore delays
+//          only its own writes. Pipes, terminals and sockets need no thread, because the kernel
+//          reports when they are writable (console.h). The thread starts with the first job.
+// Flow:    each file has at most one write in progress; bytes appended meanwhile are written
+//          together. While is_congested(), append nothing more; on_room follows. Memory is limited
+//          to kHighWaterBytes and one read per stream.
+// End:     unfinished jobs keep the io_context running until abandon(). A thread that hangs in a
+//          system call is then left running; it accesses nothing that belongs to the loop.
 // Owner:   Output, Console, EventFile, HostLines.
-// Thread:  the io_context's only; jobs run elsewhere and must hold all that they use.
-// Errors:  a file that cannot be written is logged once, and left. Where no thread can be started,
-//          jobs run in the loop.
+// Thread:  the io_context's only. Jobs run in another thread and must own everything that they use.
+// Errors:  a file that cannot be written is logged once, and then skipped. If no thread can be
+//          started, jobs run in the loop.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +31,8 @@
 
 namespace drun::agent {
 
-// How much waits for one sink before its sources are no longer read, and when they are again.
+// Sources of a sink are no longer read when more than kHighWaterBytes wait for it, and are read
+// again below kLowWaterBytes.
 inline constexpr std::size_t kHighWaterBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kLowWaterBytes = std::size_t{64} << 10;
 
@@ -40,35 +40,35 @@ class FileWriter {
  public:
   struct Listener {
     std::function<void()> on_room = [] {};
-    std::function<void()> on_idle = [] {};  // every job is done, or was abandoned
+    std::function<void()> on_idle = [] {};  // every job is done or abandoned
   };
   using Job = std::function<void()>;
-  // In the loop. `has_run` is false when the job was abandoned: its results are not to be read.
+  // Called in the loop. `has_run` is false if the job was abandoned; do not read its results then.
   using Done = std::function<void(bool has_run)>;
-  // A file that is appended to. Closed in the thread, after its last user and write are gone.
+  // A file opened for appending. Closed in the thread when its last user and write are done.
   class File;
 
   FileWriter(asio::io_context& io, Log log, Listener listener);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
-  // Calls nothing back any more.
+  // Drops pending callbacks.
   ~FileWriter();
 
   void run(Job job, Done done = nullptr);
 
   std::shared_ptr<File> adopt(UniqueFd fd, std::string path);
-  // `opener` runs in the thread. Its error is passed to `on_failed`; what is appended then is
+  // `opener` runs in the thread. If it fails, `on_failed` gets its error, and appended bytes are
   // dropped.
   std::shared_ptr<File> open(std::function<Result<UniqueFd>()> opener, std::string path,
                              std::function<void(const Error&)> on_failed);
   void append(const std::shared_ptr<File>& file, std::string_view bytes);
-  // Closes a descriptor in the thread: on a network file system close() writes what is cached.
+  // Closes a descriptor in the thread, because close() on a network file system writes cached data.
   void close(UniqueFd fd);
 
   bool is_congested() const { return is_congested_; }
   bool is_idle() const { return done_.empty(); }
 
-  // Drops the jobs that have not begun and waits for none.
+  // Drops the jobs that have not started, and waits for none.
   void abandon();
 
  private:
@@ -83,7 +83,7 @@ class FileWriter {
   Log log_;
   Listener listener_;
   std::shared_ptr<Shared> shared_;  // null before the first job
-  std::deque<Done> done_;           // of the jobs that were not reported yet, in order
+  std::deque<Done> done_;           // of the jobs not yet reported, in order
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
   std::size_t waiting_bytes_ = 0;
   bool is_congested_ = false;

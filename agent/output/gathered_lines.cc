@@ -64,7 +64,7 @@ void GatheredLines::pass_on(const LinesFrom& from, Lines& lines) {
   if (lines.is_shown && !console.is_gone()) {
     const bool is_piece = !stream.held.empty() || lines.goes_on;
     if (is_piece) stream.held.append(lines.text);
-    // A line that never ends is ended here, because memory is bounded.
+    // Ends a line that is too long, because memory is bounded.
     const bool is_whole = !lines.goes_on || stream.held.size() > 2 * kLongestHeldBytes;
     if (is_whole) {
       const std::string whole = is_piece ? std::exchange(stream.held, {}) : std::string();
@@ -83,7 +83,7 @@ GatheredLines::Stream& GatheredLines::stream_of(const LinesFrom& from, const Lin
   if (stream.number != 0) return stream;
   stream.number = ++streams_made_;
   stream.is_stderr = lines.is_stderr;
-  // Its node has made lines of it: nothing is held back here.
+  // The sending node has split the text into lines, so nothing is held back here.
   stream.form.emplace(stream.number,
                       form_of(spec_,
                               {.node_rank = from.node_rank,

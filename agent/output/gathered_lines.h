@@ -1,12 +1,13 @@
-// edge. The coordinator's end of --gather-logs: lines of other nodes' workers, to this process'
-// console and to a file for each rank and stream.
+// edge. The coordinator's end of --gather-logs: writes the lines of other nodes' workers to this
+// process's console and to one file per rank and stream.
 //
-// Flow:    takes all that comes (how much that can be is line_window.h's), and passes it on as the
-//          console and the files' writer take it. Some at a time, so that this node's own workers
-//          have their turn.
-// Files:   <place>/attempt_<round>/<rank>/{stdout.log,stderr.log}, made when the first of it comes.
-// Owner:   Output or HostLines, as are the consoles and the writer, which outlive it.
-// Thread:  the io_context's only.   Errors: a file that cannot be written is logged once, and left.
+// Flow:    accepts everything that arrives (line_window.h limits how much that can be) and passes
+//          it on at the speed of the console and the file writer, a part at a time, so that this
+//          node's own workers are not delayed.
+// Files:   <place>/attempt_<round>/<rank>/{stdout.log,stderr.log}, created with the first bytes.
+// Owner:   Output or HostLines, which also own the consoles and the writer; these must outlive it.
+// Thread:  the io_context's only.
+// Errors:  a file that cannot be written is logged once, and then skipped.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,7 @@ class GatheredLines final : public rendezvous::LogSink {
   void on_lines(const rendezvous::LinesFrom& from, rendezvous::Lines lines) override;
   void on_lines_end(rendezvous::Peer peer) override;
 
-  // There is room on the console, or in the files' queue, again.
+  // The console or the file queue has room again.
   void wake();
   bool is_empty() const { return waiting_.empty(); }
   bool has_files() const { return has_files_; }
@@ -53,13 +54,13 @@ class GatheredLines final : public rendezvous::LogSink {
  private:
   struct Waiting {
     rendezvous::LinesFrom from;
-    std::optional<rendezvous::Lines> lines;  // absent: the end of all that comes from there
+    std::optional<rendezvous::Lines> lines;  // absent: the end of that node's lines
   };
   struct Stream {
     std::uint64_t number = 0;
     std::optional<FormattedLines> form;
     std::shared_ptr<FileWriter::File> file;
-    std::string held;  // of a line whose rest is still to come
+    std::string held;  // the beginning of an unfinished line
     bool is_stderr = false;
     WallTime last{};
   };
@@ -84,7 +85,7 @@ class GatheredLines final : public rendezvous::LogSink {
   bool is_posted_ = false;
   bool has_files_ = false;
   bool has_complained_ = false;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // expired: this object was destroyed
 };
 
 }  // namespace drun::agent

@@ -19,7 +19,7 @@ void put_number(std::string& bytes, std::size_t number) {
   for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(number >> shift & 0xff);
 }
 
-// Of the first 4 bytes.
+// Decodes the first 4 bytes.
 std::uint32_t number_of(std::string_view bytes) {
   std::uint32_t number = 0;
   for (const char byte : bytes.substr(0, 4))
@@ -49,7 +49,7 @@ bool is_valid_head(std::string_view head) {
          number_of(head.substr(1)) <= kMostPayloadBytes;
 }
 
-// Whether the part of a frame that came is worth showing.
+// Whether the received part of an unfinished frame should be shown.
 bool is_cut_text(const Frame& frame) {
   if (frame.type != FrameType::Relayed) return is_text(frame.type);
   const auto relayed = parse_relayed(frame.payload);
@@ -139,7 +139,7 @@ std::string_view ChannelReader::take_login(std::string_view bytes, const Listene
   return {};
 }
 
-// Takes one frame, or what there is of it. Gives the rest.
+// Takes one frame, or its received part. Returns the rest.
 std::string_view ChannelReader::take_frame(std::string_view bytes, const Listener& listener) {
   const auto hold = [this, &bytes](std::size_t wanted_bytes) {
     const std::size_t size = std::min(wanted_bytes - held_.size(), bytes.size());
@@ -189,9 +189,9 @@ using rendezvous::LinesFrom;
 namespace {
 
 constexpr std::size_t kNumberBytes = 4;
-constexpr std::size_t kLengthBytes = 4;  // of a message, in front of it
+constexpr std::size_t kLengthBytes = 4;  // of the length before a message
 constexpr std::size_t kMostRank = std::size_t{1} << 30;
-// A relay puts the host's number in front.
+// A relay prepends the host's number.
 constexpr std::size_t kMostBytes = kMostPayloadBytes - kRelayedHeadBytes;
 
 std::size_t take_number(std::string_view& bytes) {

@@ -1,13 +1,13 @@
-// core. The channel from an agent on another host to the starter of --hosts: a preamble, then
-// frames. Workers never write to it themselves, so whatever bytes they print are payload.
+// core. The channel from an agent on another host to the launcher of --hosts: a preamble, then
+// frames. Workers do not write to it directly; whatever bytes they print are payload.
 //
-//   preamble   0x1e "drun " <nonce> "\n"; the starter makes the nonce and sends it over standard
-//              input, so nothing that a login prints can forge it
+//   preamble   0x1e "drun " <nonce> "\n"; the launcher creates the nonce and sends it over standard
+//              input, so that output of the login shell cannot forge it
 //   frame      type (1 byte), length of the payload (4 bytes, big-endian), payload
 //
-// Reader:  bytes before the preamble are text of the login. Bytes from a head on that is not valid
-//          are text too, to the end of the stream: the reader does not look for another frame.
-// Errors:  none; every byte sequence is text or frames.   Thread: any.
+// Reader:  bytes before the preamble are text of the login shell. After an invalid frame header,
+//          the rest of the stream is text too: the reader does not search for another frame.
+// Errors:  none; every byte sequence is text or frames.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,14 @@ namespace drun::agent {
 
 enum class FrameType : char {
   Control = 'C',  // Hello, End (launcher/remote/agent_protocol.h), "room N" (worker_stdin.h)
-  Out = 'O',      // text for the starter's standard output
-  Err = 'E',      // text for its standard error
-  Lines = 'L',    // workers' lines for files and console (agent/output/host_channel.h)
+  Out = 'O',      // text for the launcher's standard output
+  Err = 'E',      // text for the launcher's standard error
+  Lines = 'L',    // workers' lines for files and console, see FramedLines
   Relayed = 'R',  // from a host behind a relay, see RelayedFrame
   // Only in a RelayedFrame: written by the relay itself.
-  StrayOut = 'o',  // what ssh's standard output had outside of frames
-  StrayErr = 'e',  // what ssh's standard error had
-  Ended = 'X',     // ssh has ended; its exit code in decimal
+  StrayOut = 'o',  // ssh's standard output outside of frames
+  StrayErr = 'e',  // ssh's standard error
+  Ended = 'X',     // ssh has exited; its exit code in decimal
 };
 
 inline constexpr std::size_t kMostPayloadBytes = std::size_t{5} << 20;
@@ -46,19 +46,19 @@ struct Frame {
 // Requires a payload of at most kMostPayloadBytes.
 std::string frame_head(FrameType type, std::size_t payload_bytes);
 std::string to_frame(FrameType type, std::string_view payload);
-// Of the frame that begins with `bytes`, head included. Requires a valid head.
+// The size of the frame that begins with `bytes`, including its head. Requires a valid head.
 std::size_t frame_bytes(std::string_view bytes);
 std::string preamble(std::string_view nonce);
 
-// A relay's frame about a host behind it: the host's number (4 bytes, big-endian), a type, the
-// payload. Its payload may have kMostPayloadBytes less kRelayedHeadBytes.
+// A relay's frame for a host behind it: the host's number (4 bytes, big-endian), a type, and up to
+// kMostPayloadBytes - kRelayedHeadBytes of payload.
 inline constexpr std::size_t kRelayedHeadBytes = 5;
 struct RelayedFrame {
   std::uint32_t host = 0;
   Frame frame{};
 };
 std::string relayed_frame(std::uint32_t host, const Frame& frame);
-// Of a Relayed frame's payload. Absent: not one that a relay writes.
+// Parses the payload of a Relayed frame. Absent if it is invalid.
 std::optional<RelayedFrame> parse_relayed(std::string_view payload);
 
 class ChannelReader {
@@ -70,10 +70,9 @@ class ChannelReader {
 
   explicit ChannelReader(std::string_view nonce) : preamble_(preamble(nonce)) {}
 
-  // Holds back at most one frame, or a part of the preamble.
+  // Buffers at most one frame, or a part of the preamble.
   void take(std::string_view bytes, const Listener& listener);
-  // A frame of text that the end of the stream cuts is passed on as far as it came; of others
-  // nothing is.
+  // Passes on the received part of an unfinished text frame. Other unfinished frames are dropped.
   void end_of_stream(const Listener& listener);
 
  private:
@@ -84,27 +83,22 @@ class ChannelReader {
 
   std::string preamble_;
   State state_ = State::Login;
-  std::string held_;  // a part of the preamble, or of a frame
+  std::string held_;  // part of the preamble or of a frame
 };
 
-}  // namespace drun::agent
-
-// core. Workers' lines as the payload of a frame (agent/output/host_channel.h): from an agent to
-// the starter of --hosts.
+// --- Payload of a Lines frame
 //
 //   node rank, rank, bytes of the role (4 bytes each, big-endian), role, message
 //
-// Shape:   the message is rendezvous' own (control_wire.h), its length in front.
-// Errors:  Refused. Never throws.   Owner: values.   Thread: any.
-
-namespace drun::agent {
+// The message is encoded as in rendezvous (control_wire.h), including its length. Errors: Refused.
+// Never throws.
 
 struct FramedLines {
   rendezvous::LinesFrom from{};  // without peer and host
   rendezvous::Lines lines{};
 };
 
-// Empty if role and lines are longer than any frame.
+// Empty if the result would exceed a frame.
 std::string encode_lines(const rendezvous::LinesFrom& from, const rendezvous::Lines& lines);
 Result<FramedLines> decode_lines(std::string_view payload);
 

@@ -90,7 +90,7 @@ void LineBuffer::end_of_stream(LineQueue& queue) {
   notice_interruption(queue);
   if (!held_.empty()) pass_on(std::exchange(held_, {}), {}, queue);
   if (is_open_ && !label_.empty()) queue.end_line();
-  if (is_open_) queue.open_is_bar_ = false;  // its last state stays: nothing draws over it
+  if (is_open_) queue.open_is_bar_ = false;  // its last state stays visible
   is_open_ = false;
 }
 
@@ -102,7 +102,7 @@ void LineBuffer::notice_interruption(const LineQueue& queue) {
   needs_label_ = true;
 }
 
-// `text` is what comes next, not empty; may become empty.
+// `text`: the following text, not empty; may become empty.
 void LineBuffer::begin_turn(std::string_view& text, LineQueue& queue) {
   if (std::exchange(was_interrupted_, false)) {
     if (text.front() == '\n') text.remove_prefix(1);
@@ -113,8 +113,8 @@ void LineBuffer::begin_turn(std::string_view& text, LineQueue& queue) {
   if (!queue.open_is_bar_ || !draws_over(text, queue.is_at_column_zero_)) queue.end_line();
 }
 
-// `head` is what was held, `tail` what follows it; one of them may be empty. Either they end with
-// '\n' or they hold none.
+// `head`: held text; `tail`: the following text. One of them may be empty. Together they either end
+// with '\n' or contain none.
 void LineBuffer::pass_on(std::string_view head, std::string_view tail, LineQueue& queue) {
   begin_turn(head.empty() ? tail : head, queue);
   if (head.empty() && tail.empty()) return;
@@ -136,7 +136,7 @@ void LineBuffer::append(std::string_view bytes, LineQueue& queue) {
     append_labelled(bytes, queue.bytes_);
 }
 
-// A function of the stream's bytes alone, wherever they are split.
+// The result depends only on the stream's bytes, not on how they are split.
 void LineBuffer::append_labelled(std::string_view bytes, std::string& out) {
   const char* at = bytes.data();
   const char* const end = at + bytes.size();

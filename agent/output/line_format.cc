@@ -29,7 +29,7 @@ constexpr bool has_special(std::uint64_t word) {
 
 constexpr bool is_plain(char c) { return c >= 0x20 && c != '"' && c != '\\'; }
 
-// How many bytes of the beginning stand for themselves.
+// The number of leading bytes that need no escaping.
 std::size_t plain_bytes(std::string_view text) {
   std::size_t at = 0;
   for (; at + sizeof(std::uint64_t) <= text.size(); at += sizeof(std::uint64_t)) {
@@ -41,7 +41,7 @@ std::size_t plain_bytes(std::string_view text) {
   return at;
 }
 
-// The size of the character at the beginning, which is not ASCII; 0: that is no UTF-8.
+// The size of the leading non-ASCII character; 0: invalid UTF-8.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [text](std::size_t at) {
     return at < text.size() ? static_cast<unsigned>(static_cast<unsigned char>(text[at])) : 0U;
@@ -181,7 +181,7 @@ struct Reference {
   std::size_t size_bytes = 0;  // with the dollar and the braces
 };
 
-// What stands at text[0] == '$'; absent: a dollar that refers to nothing.
+// The reference at text[0] == '$'; absent: a plain dollar sign.
 std::optional<Reference> reference_at(std::string_view text) {
   const bool has_brace = text.size() > 1 && text[1] == '{';
   const std::size_t begin = has_brace ? 2 : 1;

@@ -1,14 +1,5 @@
-// core. A worker's lines as JSON objects, one a line: --output=json.
-//
-//   {"time":"2026-11-21T13:03:07.123456Z","node_rank":1,"host":"b","rank":5,"local_rank":1,
-//    "role":"default","round":0,"stream":"stdout","text":"epoch 3"}       (on one line)
-//
-// Lines:   end with '\n', which is not part of the text; '\r' is. Of a longer one than
-//          kLongestJsonTextBytes come pieces, all but the last with "partial":true.
-// Bytes:   text is UTF-8. Of a line that is not, each wrong byte becomes U+FFFD, and "base64" holds
-//          the line as it was.
-// Time:    when the line's end was read.
-// Owner:   a resource of one stream.   Thread: any, one at a time.   Errors: none.
+// core. Formats a worker's lines for the console: unchanged, with a label, with a time, or as JSON
+// objects.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +13,17 @@
 #include "rendezvous/job/outcome.h"
 
 namespace drun::agent {
+
+// --- JSON objects, one per line: --output=json
+//
+//   {"time":"2026-11-21T13:03:07.123456Z","node_rank":1,"host":"b","rank":5,"local_rank":1,
+//    "role":"default","round":0,"stream":"stdout","text":"epoch 3"}       (on one line)
+//
+// Lines:   end with '\n', which is not part of the text; '\r' is. A line longer than
+//          kLongestJsonTextBytes is split into pieces; all but the last have "partial":true.
+// Bytes:   text is UTF-8. In a line that is not, each invalid byte becomes U+FFFD, and "base64"
+//          holds the original line.
+// Time:    when the line's end was read.
 
 inline constexpr std::size_t kLongestJsonTextBytes = std::size_t{256} << 10;
 
@@ -41,33 +43,26 @@ class JsonLines {
 
   // Appends whole lines to `out`.
   void take(std::string_view bytes, WallTime read_at, std::string& out);
-  // A rest without '\n' is a line, too.
+  // Also writes a last line without '\n'.
   void end_of_stream(WallTime read_at, std::string& out);
 
  private:
   void put(std::string_view line, bool is_partial, std::string& out) const;
 
   std::string fixed_;  // between the time and the text
-  std::string head_;   // of this call's lines, up to the text
+  std::string head_;   // of the current call's lines, up to the text
   std::string held_;
 };
 
-// `text` as the inside of a JSON string; false: it was not UTF-8.
+// Appends `text`, escaped for a JSON string. Returns false if it is not UTF-8.
 bool append_json_text(std::string_view text, std::string& out);
 
-}  // namespace drun::agent
-
-// core. The label in front of a line: torchrun's TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE.
+// --- The label before a line: torchrun's TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE
 //
-// Text:    `${name}` and `$name` are replaced for role_name, local_rank, rank, node_rank, host
-//          and hostname, which is the same; `$$` is `$`; a name that is none of these, and a `$`
-//          before anything else, stay as they stand. Nothing is added after the label:
-//          "[${role_name}${local_rank}]:" gives
-//          "[default0]:hello".
-// Source:  Python's string.Template.safe_substitute, which torchrun uses; names are exact.
-// Errors:  none; every text is a template.   Thread: any.
-
-namespace drun::agent {
+// `${name}` and `$name` are replaced for role_name, local_rank, rank, node_rank, host and hostname
+// (the same as host); `$$` becomes `$`. Unknown names, and a `$` before anything else, are left
+// unchanged. Nothing is added after the label: "[${role_name}${local_rank}]:" gives
+// "[default0]:hello". Follows Python's string.Template.safe_substitute, which torchrun uses.
 
 struct LabelValues {
   std::string role_name = "default";
@@ -79,17 +74,7 @@ struct LabelValues {
 
 std::string fill_label(std::string_view label_template, const LabelValues& values);
 
-}  // namespace drun::agent
-
-// core. How a worker's lines look on the console: as they are, behind a label, behind a time, or as
-// JSON objects.
-//
-// Owner:   LineFormat: a value. FormattedLines: a resource of one stream; needs the LineQueue
-// during its
-//          calls alone, and must always get the same one.
-// Thread:  any, one at a time.   Errors: none.
-
-namespace drun::agent {
+// --- The complete format of a stream
 
 struct LineFormat {
   bool is_json = false;
@@ -98,9 +83,9 @@ struct LineFormat {
   LineOrigin origin;
 };
 
-// What `spec` says of the lines of one stream.
+// The format of one stream's lines according to `spec`.
 LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled);
-// The label of that stream's lines, whether or not they have one on the console.
+// The label of that stream's lines, even if the console shows none.
 std::string label_of(const OutputSpec& spec, const LineOrigin& origin);
 
 // Where a worker's lines can be read, and their label on the console. Paths are empty if there is
@@ -116,9 +101,10 @@ struct RankLog {
   std::string label;
 };
 
+// One per stream. Pass the same LineQueue to every call; it is used only during the call.
 class FormattedLines {
  public:
-  // `stream`, `longest_held_bytes`: line_buffer.h; of JSON line_format.h says how much is held.
+  // `stream`, `longest_held_bytes`: see LineBuffer. JSON holds up to kLongestJsonTextBytes instead.
   FormattedLines(std::uint64_t stream, LineFormat form,
                  std::size_t longest_held_bytes = kLongestHeldBytes);
 

@@ -1,13 +1,14 @@
-// edge. The log directory: torchrun's layout and names, made, wiped and removed.
+// edge. Creates, clears and removes the log directory, with torchrun's layout and names.
 //
 // Layout:  <log_dir>/<run_id>_<random>/attempt_<round>/<worker>/{stdout.log,stderr.log,error.json}
-//          and attempt_<round>/filtered_{stdout,stderr}.log. A worker's number is its local rank;
-//          with --gather-logs its rank. The random directory is mkdtemp's (0700), one an agent;
-//          without a log_dir it is <temporary>/drun_<run_id>_<random>.
-// Threads: make() and remove() while there is one; between them everything can block, and runs on
-//          the FileWriter of the directory. Names are asked for on any thread.
-// Owner:   Output, HostLines; jobs that hang hold it, too.
-// Errors:  Result; Usage when the user's log_dir cannot be used, else System; they name the path.
+//          and attempt_<round>/filtered_{stdout,stderr}.log. A worker's number is its local rank,
+//          or its rank with --gather-logs. mkdtemp(3) creates the random directory (0700), one per
+//          agent; without a log_dir it is <temporary>/drun_<run_id>_<random>.
+// Threads: call make() and remove() while there is one thread. In between, all functions that can
+//          block run on the directory's FileWriter. The functions that return names can be called
+//          on any thread.
+// Owner:   Output, HostLines; shared with jobs that may hang.
+// Errors:  Usage if the user's log_dir cannot be used, else System; with the path.
 #pragma once
 
 #include <cstdint>
@@ -20,32 +21,32 @@
 
 namespace drun::agent {
 
-// `run_id` with every byte but letters, digits, '.', '_' and '-' as '_', at most 64 of them, never
-// empty or beginning with '.'.
+// `run_id` with every byte except letters, digits, '.', '_' and '-' replaced by '_'. At most 64
+// bytes, never empty, and never beginning with '.'.
 std::string as_file_name(std::string_view run_id);
 
 class LogFiles {
  public:
   enum class Stream { Stdout, Stderr };
 
-  // OutputSpec::log_dir's three cases: absent, empty (no files: every path is empty then), a path.
-  // Absent and without streams to keep, /dev/shm is taken rather than /tmp where it can be:
-  // removing a directory costs 5 ms on some ext4 disks, so a job of 64 workers would end 0.3 s
-  // late.
+  // `log_dir` has the three cases of OutputSpec::log_dir: absent, empty (no files; every path is
+  // empty then) or a path. If it is absent and no streams are kept, /dev/shm is preferred over
+  // /tmp: removing a directory takes 5 ms on some ext4 disks, so a job of 64 workers would end 0.3
+  // s later.
   Result<void> make(const std::optional<std::string>& log_dir, std::string_view run_id,
                     bool holds_streams);
 
-  // An attempt directory that is there already is wiped.
+  // Clears the attempt directory if it exists.
   Result<void> make_attempt(int round);
-  // The same, but the one of `round` stays when it is the last that was made.
+  // The same, except that the directory of `round` is kept if it was created last.
   Result<void> reach_attempt(int round);
-  // One that is there already is good.
+  // Succeeds if the directory exists already.
   Result<void> make_worker_directory(int round, int worker);
 
   bool has_place() const { return !place_.empty(); }
   bool is_temporary() const { return is_temporary_; }
   const std::string& place() const { return place_; }
-  // In the attempt directory of `round`; empty: no files.
+  // Paths in the attempt directory of `round`; empty: no files.
   std::string stream_path(int round, int worker, Stream stream) const;
   std::string filtered_path(int round, Stream stream) const;
   std::string error_path(int round, int worker) const;
@@ -59,14 +60,15 @@ class LogFiles {
   std::string worker_path(int round, int worker, std::string_view name) const;
 
   std::string place_;
-  std::optional<int> round_;  // of the last attempt directory
+  std::optional<int> round_;  // of the attempt directory created last
   bool is_temporary_ = false;
 };
 
-// Emptied, for appending: workers, their children and we may write to it side by side.
+// Truncates the file and opens it for appending, because workers, their children and drun may write
+// to it at the same time.
 Result<UniqueFd> create_log(const std::string& path);
 
-// The last bytes of a file that another process writes; empty when it cannot be read.
+// The last bytes of a file that another process writes; empty if it cannot be read.
 std::string read_end_of(const std::string& path, std::size_t at_most_bytes);
 
 // A part of a regular file that another process writes.
@@ -77,7 +79,7 @@ struct FilePart {
 };
 FilePart read_part_of(const std::string& path, std::uint64_t offset, std::size_t at_most_bytes);
 
-// Writes all of it, to a regular file. Returns 0 or errno.
+// Writes all bytes to a regular file. Returns 0 or errno.
 int write_all(int fd, std::string_view bytes);
 
 }  // namespace drun::agent

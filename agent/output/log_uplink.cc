@@ -13,7 +13,7 @@ using rendezvous::Lines;
 
 namespace {
 
-// As many whole lines as fit; of a longer one a piece.
+// As many whole lines as fit; for a longer line, a piece of it.
 std::string_view first_piece(std::string_view text, std::size_t most_bytes) {
   const std::string_view piece = text.substr(0, most_bytes);
   if (piece.size() == text.size()) return piece;
@@ -76,7 +76,7 @@ void LineSender::granted(std::size_t bytes) {
     under_way_bytes_ -= cost;
     under_way_.pop_front();
   }
-  if (under_way_.empty()) granted_bytes_ = 0;  // more than was under way: not to be spent later
+  if (under_way_.empty()) granted_bytes_ = 0;  // discards an excess grant
 }
 
 }  // namespace drun::agent
@@ -152,7 +152,7 @@ void StdoutLines::send(const rendezvous::Lines& lines) {
   wake();
 }
 
-// Never from within send(), which the link calls while it looks through what it has.
+// Not called from within send(), because the link calls that while it iterates over its messages.
 void StdoutLines::wake() {
   if (owed_bytes_ == 0 || channel_.is_congested() || std::exchange(is_posted_, true)) return;
   asio::post(io_, [this, alive = std::weak_ptr<char>(alive_)] {

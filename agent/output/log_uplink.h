@@ -1,13 +1,5 @@
-// core. What workers of this node have written, on its way to the coordinator (--gather-logs): cut
-// into messages, sent as far as the coordinator allows, kept until it has passed them on.
-//
-//   push --> waiting -- next, as far as the window goes --> under way -- granted --> gone
-//               +------------------------ close ---------------+---> back to the caller
-//
-// Order:   first in, first out. The pieces of a long line stand in a row.
-// Units:   while is_congested() nothing should be pushed: more than kMostWaitingBytes wait, until
-//          no more than kFewWaitingBytes do. Besides, a window is under way.
-// Owner:   GatherLink.   Thread: any, one at a time.   Errors: none.
+// edge. The path of this node's lines to the coordinator (--gather-logs) or to the launcher of
+// --hosts.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +18,16 @@
 
 namespace drun::agent {
 
+// --- Queue: cuts workers' lines into messages, sends as much as the receiver allows, and keeps
+// them until the receiver has passed them on.
+//
+//   push --> waiting -- next, as far as the window goes --> under way -- granted --> gone
+//               +------------------------ close ---------------+---> back to the caller
+//
+// First in, first out; the pieces of a long line are consecutive. While is_congested(), push
+// nothing more: this is the case from more than kMostWaitingBytes until at most kFewWaitingBytes
+// wait. One window is under way in addition.
+
 inline constexpr std::size_t kMostWaitingBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kFewWaitingBytes = std::size_t{64} << 10;
 
@@ -35,9 +37,9 @@ class LineSender {
   // Removes and returns the lines that were not granted, oldest first.
   std::vector<rendezvous::Lines> close();
 
-  // `text` goes out with the other fields of `like`; is_end with its last message.
+  // Sends `text` with the other fields of `like`; is_end is set on its last message only.
   void push(const rendezvous::Lines& like, std::string_view text);
-  // What may go out now, valid until the next call of anything here; null: nothing.
+  // The message that can be sent now, or null. Valid until the next call of any method.
   const rendezvous::Lines* next();
   void granted(std::size_t bytes);
 
@@ -56,35 +58,30 @@ class LineSender {
   std::deque<rendezvous::Lines> under_way_;
 };
 
-}  // namespace drun::agent
-
-// edge. The way of this node's lines to the coordinator (--gather-logs): between Output, which has
-// them, and Client, which has the connection.
+// --- Link between Output, which has the lines, and Client, which has the connection
 //
-// Trips:   each connection is one; streams belong to the trip on which they were opened. When it is
-//          over, on_lost returns the lines that had not been taken, and the node shows them itself.
-// Owner:   Output. The listener's calls come from the loop, or from within push() and give_up().
-// Thread:  the io_context's only.   Errors: none.
-
-namespace drun::agent {
+// Each connection is a trip, identified by a number; a stream belongs to the trip during which it
+// was opened. When the trip ends, on_lost returns the lines that the receiver has not passed on,
+// and the node shows them itself. The listener is called from the loop, or from within push() and
+// give_up(). Output owns it.
 
 class GatherLink final : public rendezvous::Client::LineListener {
  public:
   struct Listener {
     std::function<void()> on_room;  // not congested any more
-    std::function<void()> on_idle;  // all has been taken
+    std::function<void()> on_idle;  // everything has been passed on
     std::function<void(const std::vector<rendezvous::Lines>&)> on_lost;
   };
 
   explicit GatherLink(Listener listener) : listener_(std::move(listener)) {}
 
-  // The trip that streams can take now; absent: none.
+  // The current trip; absent: no connection.
   std::optional<std::uint64_t> trip() const { return send_ ? std::optional(trip_) : std::nullopt; }
   bool is_congested() const { return sender_.is_congested(); }
   bool is_idle() const { return sender_.is_idle(); }
 
   void push(const rendezvous::Lines& like, std::string_view text);
-  // Drops all lines; no trip begins any more.
+  // Drops all lines; no trip starts any more.
   void give_up();
 
   void on_lines_wanted(std::size_t window_bytes, Send send) override;
@@ -101,27 +98,21 @@ class GatherLink final : public rendezvous::Client::LineListener {
   bool has_given_up_ = false;
 };
 
-}  // namespace drun::agent
-
-// edge. The way of this node's lines to the starter of --hosts: a trip of GatherLink's over the
-// channel (agent/output/host_channel.h).
+// --- Lines to the launcher of --hosts: a trip of GatherLink over the channel (host_channel.h)
 //
-// Flow:    a window of lines may be under way; what the channel has taken in while it is not
-//          congested is granted again. A channel that is gone takes all.
-// Owner:   Output, as are the channel and the link, which outlive it.
-// Thread:  the io_context's only.   Errors: none.
-
-namespace drun::agent {
+// One window of lines can be under way. Bytes that the channel accepts while it is not congested
+// are granted again. A failed channel grants everything.
+// Output owns it, the channel and the link; the latter two must outlive it.
 
 class StdoutLines {
  public:
-  // `from`: the identity of a worker of this node, by its local rank.
+  // `from`: the identity of a worker of this node, by local rank.
   StdoutLines(asio::io_context& io, Console& channel, GatherLink& link,
               std::function<rendezvous::LinesFrom(int local_rank)> from);
 
-  // Before the first round.
+  // Call before the first round.
   void start();
-  // There is room on the channel again.
+  // The channel has room again.
   void wake();
 
  private:
@@ -133,7 +124,7 @@ class StdoutLines {
   std::function<rendezvous::LinesFrom(int)> from_;
   std::size_t owed_bytes_ = 0;
   bool is_posted_ = false;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // expired: this object was destroyed
 };
 
 }  // namespace drun::agent

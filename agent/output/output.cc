@@ -22,10 +22,6 @@
 #include "agent/output/log_uplink.h"
 #include "agent/output/worker_stream.h"
 
-// edge. Output's inside, for output.cc (rounds, drains, the end) and output.cc (a worker's
-// streams) alone.
-// Owner:   Output.   Thread: the io_context's only.
-
 namespace drun::agent {
 
 // One read. Larger ones don't make it faster (the copies no longer fit the cache).
@@ -97,7 +93,7 @@ class Output::Impl {
     std::string stderr_file;
     bool has_printed = false;
     std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
-    std::array<std::shared_ptr<WatchedFile>, 2> files;     // of those that go to a file alone
+    std::array<std::shared_ptr<WatchedFile>, 2> files;     // of streams that go only to a file
   };
   // The files of a round, opened in the log directory's thread.
   struct RoundFiles {
@@ -121,7 +117,7 @@ class Output::Impl {
   Console& console_of(Stream stream) {
     return stream == Stream::Stderr && spec_.mode != OutputMode::Json ? err() : *out_;
   }
-  // What its directory is called.
+  // The name of its directory.
   int number_of(int local_rank) const {
     return spec_.gathers ? world_.base_rank + local_rank : local_rank;
   }
@@ -162,7 +158,7 @@ class Output::Impl {
   std::unique_ptr<Console> err_;  // null: the same file as out_
   FileWriter log_writer_{
       io_, log_, {.on_room = [this] { wake_all(); }, .on_idle = [this] { check_drained(); }}};
-  // With spec_.gathers: what this node sends, and what it is sent.
+  // With spec_.gathers: lines sent by this node, and lines received by it.
   std::optional<GatherLink> link_;
   std::unique_ptr<GatheredLines> gathered_;
   std::optional<StdoutLines> to_stdout_;  // with spec_.gathers_by_channel, instead of gathered_
@@ -258,7 +254,7 @@ rendezvous::LogSink* Output::Impl::line_taker(
   return gathered_.get();
 }
 
-// The coordinator is lost, or its connection: what it may not have shown is shown here.
+// The connection to the coordinator is lost: shows the lines that it may not have shown.
 void Output::Impl::take_back(const std::vector<rendezvous::Lines>& lines) {
   for (const rendezvous::Lines& each : lines) {
     const auto local_rank = static_cast<std::size_t>(each.local_rank);
@@ -324,14 +320,14 @@ void Output::Impl::drain(std::chrono::milliseconds at_most, std::function<void()
   patience_.expires_after(at_most);
   patience_.async_wait([this](const error_code& ec) {
     if (ec || !on_drained_) return;
-    // One that expired just before it was cancelled, in an earlier round.
+    // Expired just before it was canceled, in an earlier round.
     if (patience_.expiry() > asio::steady_timer::clock_type::now()) return;
     take_last();
   });
   asio::post(io_, [this] { check_drained(); });
 }
 
-// A process that still holds a pipe is not a worker.
+// All workers have exited; another process still holds a pipe.
 void Output::Impl::take_last() {
   std::size_t held = 0;
   for_each_stream([&held](WorkerStream& stream) {
@@ -387,10 +383,10 @@ void Output::Impl::note_print(int local_rank) {
   if (!std::exchange(worker.has_printed, true) && on_first_print_) on_first_print_(local_rank);
 }
 
-// As of the last call; asks again for the next one.
+// The size as of the previous call. Requests it again for the next one.
 std::uint64_t Output::Impl::size_of(const std::shared_ptr<WatchedFile>& file) {
   if (std::exchange(file->is_asked_for, true)) {
-    ++looks_at_congestion_;  // no answer: a worker that writes there waits, too
+    ++looks_at_congestion_;  // no answer: a worker that writes to it is blocked too
     return file->size_bytes;
   }
   auto size_bytes = std::make_shared<std::optional<std::uint64_t>>();
@@ -495,19 +491,19 @@ void Output::stop() { impl_->stop(); }
 
 }  // namespace drun::agent
 
-// A worker's streams: what each of them is, and where it leads.
+// --- The setup of a worker's streams
 
 namespace drun::agent {
 namespace {
 
-// Pipes of a user without privileges share 64 MiB (pipe-user-pages-soft); beyond it every new pipe,
-// also of other programs, is a single page. So the whole agent asks for an eighth at most.
+// All pipes of an unprivileged user share 64 MiB (pipe-user-pages-soft). Beyond that, every new
+// pipe, also of other programs, is a single page. The whole agent therefore uses at most an eighth.
 constexpr std::size_t kAllPipesBytes = std::size_t{8} << 20;
 constexpr std::size_t kLargestPipeBytes = std::size_t{1} << 20;
 
 }  // namespace
 
-// Which there are to be.
+// The files that the round needs.
 Output::Impl::RoundFiles Output::Impl::files_of_round() const {
   RoundFiles files;
   for (const Stream stream : kStreams) {
@@ -553,7 +549,7 @@ std::optional<RankLog> Output::Impl::rank_log(const RankRound& of, bool is_stder
                  .label = "[" + std::to_string(of.rank) + "]: "};
 }
 
-// In the log directory's thread.
+// Runs in the log directory's thread.
 Result<void> Output::Impl::open_files(LogFiles& files, const RoundPlace& place,
                                       RoundFiles& opened) {
   const auto create = [](RoundFiles::File& file) -> Result<void> {

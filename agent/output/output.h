@@ -1,27 +1,26 @@
-// edge. Everything workers print: their streams' pipes and files, the console, the last lines
-// before a crash, the log directory; and drun's own log. A router between sources and sinks:
+// edge. Routes everything that workers print, and drun's own log, from its sources to its sinks.
+// Also keeps the log directory and the last lines of stderr before a failure.
 //
 //   worker stdout, stderr  worker_stream.h   \             / console          console.h
 //   drun's own log         say()              > lines, bytes  files           file_writer.h
 //   other nodes' lines     gathered_lines.h  /             \ uplink           log_uplink.h
 //
-// Life:    prepare -> { open_round -> its callback: spawn the workers -> close_worker_ends
-//          -> workers run -> drain -> its callback } once a round -> finish.
-// Blocks:  prepare() and finish() alone, which run before and after the job. Between them whatever
-//          a file system can block runs in the thread of its FileWriter.
-// Promise: a worker's lines reach the console whole and in order; nothing is lost; a console that
-//          or a log directory that does not take them slows the workers (their pipes fill) instead
-//          of growing memory or blocking this process. A console that is gone is logged once and
-//          the workers continue.
-// Gather:  with OutputSpec::gathers the lines of all nodes go to the coordinator's Output: there
-//          line_taker() shows them (gathered_lines.h), elsewhere line_listener() sends them
-//          (log_uplink.h). Those of this node count as handed over once the other has passed them
-//          on; what cannot reach it any more is shown here. With gathers_by_channel they go to the
-//          starter of --hosts instead (agent/output/log_uplink.h).
-// Units:   at most kHighWaterBytes and one read wait for a console; 1 MiB a stream for a line
-//          without an end (longer ones come out in pieces, see line_buffer.h).
-// Owner:   the agent; destroyed after io_context.run() has returned. stop() makes it return.
-// Thread:  the io_context's only.   Errors: Result; messages name the path. Never throws.
+// Order:   prepare -> { open_round -> its callback: spawn the workers -> close_worker_ends
+//          -> workers run -> drain -> its callback } per round -> finish.
+// Blocks:  only prepare() and finish(), which run before and after the job. In between, operations
+//          that a file system can block run in the thread of a FileWriter.
+// Promise: a worker's lines reach the console whole and in order, and none is lost. A slow console
+//          or log directory slows the workers (their pipes fill); it neither grows memory nor
+//          blocks this process. If the console fails, this is logged once and the workers continue.
+// Gather:  with OutputSpec::gathers, the lines of all nodes go to the coordinator's Output. There,
+//          line_taker() shows them (gathered_lines.h); on other nodes, line_listener() sends them
+//          (log_uplink.h). A node's lines count as delivered when the coordinator has passed them
+//          on; lines that can no longer reach it are shown on the node itself. With
+//          gathers_by_channel they go to the launcher of --hosts instead.
+// Memory:  up to kHighWaterBytes and one read per console; up to 1 MiB per stream for a line
+//          without an end (longer lines are written in pieces, see line_buffer.h).
+// Owner:   Agent; destroy it after io_context.run() has returned. stop() makes it return.
+// Thread:  the io_context's only.   Errors: Result, with the path. Never throws.
 #pragma once
 
 #include <chrono>
@@ -44,16 +43,16 @@
 
 namespace drun::agent {
 
-// The descriptors of a worker. They stay Output's (or are drun's own 1 and 2, or /dev/null): pass
-// them to spawn, which duplicates them; valid until close_worker_ends().
+// The descriptors of a worker, valid until close_worker_ends(). Output owns them (or they are
+// drun's own 1 and 2, or /dev/null); pass them to spawn, which duplicates them.
 struct WorkerStreams {
   int stdout_fd = 1;
   int stderr_fd = 2;
-  std::string error_file;   // TORCHELASTIC_ERROR_FILE of this worker; empty: no files at all
-  std::string stderr_file;  // where its stderr is redirected or teed to; empty: nowhere
+  std::string error_file;   // TORCHELASTIC_ERROR_FILE of this worker; empty: no log files
+  std::string stderr_file;  // the file to which its stderr is redirected or teed; empty: none
 };
 
-// drun's own descriptors that workers' lines go to. Others than 1 and 2 in tests.
+// drun's descriptors for workers' lines. Tests use others than 1 and 2.
 struct ConsoleFds {
   int out = 1;
   int err = 2;
@@ -66,76 +65,76 @@ class Output {
   Output& operator=(const Output&) = delete;
   ~Output();
 
-  // Once, before joining: makes <log_dir>/<run_id>_<random>/, looks at the console, and ignores
-  // SIGPIPE for this process from here on. Errors: Usage when log_dir cannot be used, else System.
+  // Call once, before joining. Creates <log_dir>/<run_id>_<random>/, opens the console, and sets
+  // SIGPIPE to ignored for this process. Errors: Usage when log_dir cannot be used, else System.
   Result<void> prepare(std::string_view run_id);
 
-  // Makes attempt_<round>/ anew, and in it what each worker of this node writes to: by local rank,
-  // up to 2 descriptors each that stay, 4 until close_worker_ends. A local rank that
-  // OutputSpec::streams does not list gets StreamPlan{}. All streams of the round before must have
-  // been drained (or are dropped here). `on_open` is called once, from the loop; after stop() with
-  // an error.
+  // Creates attempt_<round>/ and in it the files of this node's workers. Opens up to 2 descriptors
+  // per worker that stay open, and 4 until close_worker_ends. A local rank that OutputSpec::streams
+  // does not list gets StreamPlan{}. Streams of the previous round must have been drained;
+  // otherwise they are dropped. `on_open` is called once, from the loop, with the streams by local
+  // rank; after stop() with an error.
   using Opened = std::function<void(Result<std::vector<WorkerStreams>>)>;
   void open_round(const World& world, Opened on_open);
 
-  // Once spawned: closes our copies of the ends handed out. Any number of times.
+  // Closes our copies of the descriptors in WorkerStreams. Call when the workers are spawned. Can
+  // be called repeatedly.
   void close_worker_ends();
 
-  // After the round's last worker is gone: reads every pipe to its end and hands all of it, and
-  // what other nodes have sent, to the console. A descendant that keeps a pipe open is waited for
-  // `at_most`, then what the pipe holds is taken and it is closed. With Until::Written a console or
-  // a log directory that is slow is waited for without limit, as any program would: stop() ends
-  // that. With Until::Queued it is enough that they are not congested: a node's end of a round is
-  // then not held up by a few lines that nothing reads. `on_drained` is called once and only once,
-  // never from within drain().
+  // Call when the round's last worker has exited. Reads every pipe to its end, and passes its
+  // content and the lines of other nodes to the console. If a descendant keeps a pipe open, waits
+  // for it up to `at_most`, then takes the pipe's current content and closes it. Until::Written
+  // waits for a slow console or log directory without limit, as any program would; stop() ends that
+  // wait. Until::Queued only waits until they are not congested, so that a few lines that nothing
+  // reads do not delay the node's end of a round. `on_drained` is called exactly once, never from
+  // within drain().
   enum class Until { Queued, Written };
   void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
              Until until = Until::Written);
 
-  // The worker's last lines of stderr, at most 20 of up to 4 KiB, without line ends; the oldest may
-  // lack its beginning. Takes in what its pipe holds at this instant, so once the worker is reaped
-  // they are complete. Absent when they did not pass through here: redirected to
-  // WorkerStreams::stderr_file, or raw. Valid until the next open_round.
+  // The worker's last lines of stderr: at most 20 of up to 4 KiB, without line ends; the oldest may
+  // lack its beginning. Reads the pipe's current content first, so the lines are complete once the
+  // worker is reaped. Absent if stderr does not pass through drun: redirected to
+  // WorkerStreams::stderr_file, or raw. Can be called until the next open_round.
   std::optional<std::vector<std::string>> stderr_tail(int local_rank);
 
-  // Runs `job` in the log directory's thread, after what was written to its files. `done` is called
+  // Runs `job` in the log directory's thread, after pending writes to its files. `done` is called
   // once, from the loop; `has_run` is false after stop().
   void run_off_loop(std::function<void()> job, std::function<void(bool has_run)> done);
 
-  // After prepare(), with OutputSpec::gathers; else null. `on_taken` is called for what
-  // line_taker() has passed on.
+  // Null before prepare(), and without OutputSpec::gathers. `on_taken` is called with the peer and
+  // the size of lines that have been passed on.
   rendezvous::LogSink* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener();
 
-  // The console does not take what there is.
+  // True while the console does not accept the pending output.
   bool is_held_up() const;
 
-  // A number that changes whenever the worker has printed something, to a pipe or a file; absent:
-  // drun does not see what it prints (raw mode, or filtered away). Of a file it is what the last
-  // call asked for. While the console or the file system does not take what there is, it changes at
-  // every call: a worker that waits for it is not silent.
+  // A number that changes whenever the worker prints to a pipe or file. Absent if drun does not see
+  // its output (raw mode, or filtered out). For a file, it is the state that the previous call
+  // requested. While the console or file system is blocked, it changes at every call, because a
+  // worker that waits for them is not silent.
   std::optional<std::uint64_t> printed(int local_rank);
 
-  // `on_first` is called from the loop, once a round for each worker that prints something which
-  // passes through here. Before the first open_round.
+  // Calls `on_first` from the loop when a worker's first output of a round passes through here.
+  // Call before the first open_round.
   void watch_first_prints(std::function<void(int local_rank)> on_first);
 
-  // A line of drun's own log to the console's stderr, in turn with the workers' lines: it never
-  // lands inside one (a newline is added). Never waits; where the console takes nothing, lines
-  // beyond kOwnLinesBytes are counted, and the log says later how many are missing. Before
-  // prepare() it is written at once.
+  // Writes a line of drun's own log to the console's stderr, between the workers' lines (it ends an
+  // unfinished line first). Never waits: if the console is blocked, lines beyond kOwnLinesBytes are
+  // dropped, and their number is logged later. Before prepare(), writes directly.
   void say(std::string_view line);
 
-  // Bytes for a terminal that are erased later (agent/output/progress.h). Left out where stderr is
-  // busy.
+  // Writes text that is erased later to the terminal (agent/output/progress.h). Dropped if stderr
+  // is busy.
   void draw(std::string_view bytes);
 
-  // A control message to the starter (agent/output/host_channel.h). Never waits; dropped without a
-  // channel.
+  // Sends a control message to the launcher (agent/output/host_channel.h). Never waits; dropped if
+  // there is no channel.
   void tell_starter(std::string_view control);
 
-  // After stop(): the rest of a frame on the channel that was written in part; must be written
-  // before any other frame.
+  // After stop(): the rest of a partly written frame. Must be written to the channel before any
+  // other frame.
   std::string unfinished_frame() const;
 
   // Of this node's workers in `round`, by local rank; empty unless that round's files are open.
@@ -149,17 +148,17 @@ class Output {
   };
   std::optional<RankLog> rank_log(const RankRound& of, bool is_stderr) const;
 
-  // The run's directory; empty: none.
+  // The run's log directory; empty: none.
   std::string log_place() const;
 
-  // Once, after the last drain and the loop's end: ends an unfinished last line on a terminal,
-  // waits until the console and files have taken everything (absent: without a limit), and removes
-  // the run's directory when it is a temporary one that holds no stream the user redirected or
-  // teed; else log_place() stays and is worth telling.
+  // Call once, after the last drain and the loop's end. Ends an unfinished last line on a terminal
+  // and waits up to `at_most` (absent: without limit) until the console and files have taken
+  // everything. Removes the run's directory if it is temporary and holds no stream that the user
+  // redirected or teed; otherwise it stays at log_place().
   void finish(std::optional<std::chrono::milliseconds> at_most = std::nullopt);
 
-  // Gives up at once: closes all pipes, drops what the console has not taken; a pending on_drained
-  // is called from the loop. For a second Ctrl-C, and before destruction if not drained.
+  // Gives up: closes all pipes and drops pending output. A pending on_drained is called from the
+  // loop. Use this for a second Ctrl-C, and before destruction if not drained.
   void stop();
 
  private:

@@ -17,7 +17,7 @@ std::size_t columns_of(int fd) {
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
 }
 
-// Without controls, which host names of others might hold.
+// Replaces control characters, which host names from other nodes could contain.
 std::string shown(std::string text, std::size_t columns) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, '?');

@@ -1,14 +1,14 @@
-// edge. One line on a terminal that is rewritten in place while drun waits for something, and
-// leaves nothing behind.
+// edge. Shows one line on a terminal while drun waits for something. The line is rewritten in place
+// and erased at the end.
 //
-// Shows:   from kPatience on, every second; cut to the terminal's width. Nothing at all where the
-//          descriptor is no terminal.
-// Draws:   through `draw`, which never waits and may leave bytes out (output/console.h).
-// Others:  what else is written there must be announced by clear(); around() does that for a log.
-// Owner:   the agent, the starter; keep it as long as logs from around(). stop() erases the line
-// and
-//          lets the io_context end.
-// Thread:  the io_context's only.   Errors: none.
+// Shows:   after kPatience, updated every second, cut to the terminal's width. Nothing if the
+//          descriptor is not a terminal.
+// Draws:   through `draw`, which never waits and can drop bytes (output/console.h).
+// Others:  call clear() before anything else is written to the terminal; around() does this for a
+//          log.
+// Owner:   the agent, the launcher. Must outlive the logs returned by around(). stop() erases the
+//          line and no longer keeps the io_context running.
+// Thread:  the io_context's only.
 #pragma once
 
 #include <chrono>
@@ -25,23 +25,23 @@ namespace drun::agent {
 class Progress {
  public:
   static constexpr std::chrono::milliseconds kPatience{1000};
-  // What to show now; absent: nothing.
+  // The text to show now; absent: none.
   using Text = std::function<std::optional<std::string>()>;
 
   using Draw = std::function<void(std::string_view bytes)>;
 
-  // `fd`: the terminal, to ask for its width.
+  // `fd`: the terminal, for its width.
   Progress(asio::io_context& io, int fd, Draw draw);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void start(Text text);
-  // Whether there is a terminal for it.
+  // Whether the descriptor is a terminal.
   bool is_shown() const { return text_ != nullptr; }
   void clear();
   void stop();
 
-  // Writes to `log` with the line out of the way.
+  // Returns a log that erases the line and then writes to `log`.
   Log around(const Log& log);
 
  private:

@@ -1,15 +1,15 @@
-// edge. What workers read on standard input: nothing, drun's own, or, of an agent that --hosts
-// started, what the starter reads: it comes over the lifeline, and goes to rank 0 through a pipe.
+// edge. The workers' standard input: nothing, drun's own, or, in an agent that --hosts started, the
+// launcher's. The latter arrives over the lifeline and goes to rank 0 through a pipe.
 //
-// Terminal: drun's own may be one that the workers read from. The agent leads a session without a
-//          controlling terminal (guardian.h), so that no worker is stopped by SIGTTIN.
-//
-// Flow:    the starter may send as many bytes as room_text() allows, kInputRoomBytes at first;
-//          what the pipe takes is room again. A worker that does not read holds up only its input.
-// Rounds:  the pipe is one for all rounds in which this node has rank 0: what a worker has not read
-//          is there for the next. Its end of file comes after all that was sent.
-// Owner:   Agent, with Output, whose lines `tell` puts in; stop() before destruction.
-// Thread:  the io_context's only.   Errors: Result of open().
+// Terminal: drun's own input may be a terminal that workers read from. The agent leads a session
+//          without a controlling terminal (guardian.h), so no worker is stopped by SIGTTIN.
+// Flow:    the launcher may send as many bytes as room_text() allows, kInputRoomBytes at first.
+//          Bytes that the pipe accepts are granted again. A worker that does not read delays only
+//          its own input.
+// Rounds:  one pipe serves all rounds in which this node has rank 0, so input that a worker has not
+//          read is available to the next one. The end of file follows the last byte sent.
+// Owner:   Agent, with Output, whose channel `tell` writes to. Call stop() before destruction.
+// Thread:  the io_context's only.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,11 @@ namespace drun::agent {
 
 inline constexpr std::size_t kInputRoomBytes = std::size_t{256} << 10;
 
-// The control message to the starter: rank 0 is here, and takes that many more bytes.
+// The control message to the launcher: rank 0 is on this node and accepts `bytes` more bytes.
 std::string room_text(std::size_t bytes);
-// Absent: another message.
+// Absent if the line is another message.
 std::optional<std::size_t> parse_room(std::string_view line);
-// The line before bytes for rank 0, and the line after the last ones (lifeline.h).
+// The line that precedes bytes for rank 0, and the line that ends the input (lifeline.h).
 std::string input_line(std::size_t bytes);
 inline constexpr std::string_view kInputEnd = "input end\n";
 
@@ -43,7 +43,7 @@ class WorkerStdin final : public Lifeline::Input {
   WorkerStdin(const WorkerStdin&) = delete;
   WorkerStdin& operator=(const WorkerStdin&) = delete;
 
-  // The descriptor of that worker, valid until stop().
+  // The standard input of that worker, valid until stop().
   Result<int> open(StdinSource source, const World& world, int local_rank);
   void stop();
 
@@ -61,7 +61,7 @@ class WorkerStdin final : public Lifeline::Input {
   UniqueFd read_end_;
   asio::posix::stream_descriptor write_end_;
   std::string waiting_;
-  std::string writing_;  // not touched while it is being written
+  std::string writing_;  // unchanged while it is being written
   bool has_ended_ = false;
 };
 

@@ -102,7 +102,7 @@ void Tail::take(std::string_view bytes) {
     bytes_.assign(bytes.substr(bytes.size() - kTailBytes));
     return;
   }
-  // Moving the kept half down only when the other half is full makes it one copy a byte at most.
+  // Moves the kept half only if the other half is full, so that each byte is copied at most once.
   if (bytes_.size() + bytes.size() > 2 * kTailBytes) bytes_.erase(0, bytes_.size() - kTailBytes);
   bytes_.append(bytes);
 }

@@ -1,11 +1,11 @@
-// edge. One stream of one worker that passes through drun: from its pipe to the console, and to its
-// log file when teed; or to the coordinator instead, as long as its trip (log_uplink.h) lasts.
+// edge. Forwards one stream of one worker from its pipe to the console and, if teed, to its log
+// file; or to the coordinator while its trip (log_uplink.h) lasts.
 //
-// Flow:    reads only while neither the console (or the link) nor, when it is teed, the writer of
-//          its file is congested: a slow one slows the worker. Files get the bytes as they are,
-//          also when the console is gone.
-// Owner:   Output. The console, the link and the writer must outlive it or its end.
-// Thread:  the io_context's only.   Errors: none; those of files are the writer's.
+// Flow:    reads only while neither the console (or the link) nor the log file's writer is
+//          congested, so a slow one slows the worker. Files get the original bytes, even if the
+//          console has failed.
+// Owner:   Output. The console, the link and the writer must outlive it or the stream's end.
+// Thread:  the io_context's only.   Errors: none; the writer handles those of files.
 #pragma once
 
 #include <cstddef>
@@ -27,48 +27,45 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
 
-// edge. The reading end of one worker's pipe.
-//
-// Flow:    reads when there is something and the listener is ready for it; a listener that is not
-//          ready leaves the bytes in the pipe, whose writer then waits. wake() asks again.
-// Owner:   a shared_ptr, as waiting handlers keep it; close() ends it. `buffer` and the listener
-//          must live until close() or on_end.
-// Thread:  the io_context's only.
-// Errors:  a pipe that cannot be read has ended.
-
 namespace drun::agent {
 
+// --- The read end of a worker's pipe
+
 struct Pipe {
-  UniqueFd read_end;   // blocking, until a PipeReader has it
-  UniqueFd write_end;  // blocking, as programs expect; another description than the read end's
+  UniqueFd read_end;   // blocking, until it is passed to a PipeReader
+  UniqueFd write_end;  // blocking, as programs expect; a separate open file description
 };
 
 // The default capacity of a pipe (pipe(7)).
 inline constexpr std::size_t kDefaultPipeBytes = std::size_t{64} << 10;
 
-// `capacity_bytes` is a wish: the system may grant less (see pipe(7), pipe-user-pages-soft).
+// Requests `capacity_bytes`; the kernel may grant less (see pipe(7), pipe-user-pages-soft).
 Result<Pipe> make_pipe(std::size_t capacity_bytes);
 
+// Reads whenever the pipe has bytes and the listener is ready. While the listener is not ready,
+// bytes stay in the pipe and block the writer; wake() checks again. A pipe that cannot be read
+// counts as ended. Held by a shared_ptr, because pending handlers keep it alive until close().
+// `buffer` and the listener must live until close() or on_end.
 class PipeReader : public std::enable_shared_from_this<PipeReader> {
  public:
   struct Listener {
     std::function<bool()> is_ready;
     std::function<void(std::string_view)> on_bytes;
-    std::function<void()> on_end;  // once and only once: end of file, or close()
+    std::function<void()> on_end;  // exactly once: at the end of file or at close()
   };
 
-  // `buffer` is shared by all readers: its content is the callback's only.
+  // `buffer` is shared by all readers; its content is valid only during on_bytes.
   PipeReader(asio::io_context& io, std::span<char> buffer, Listener listener);
 
   Result<void> start(UniqueFd read_end);
   void wake();
   bool is_closed() const { return is_closed_; }
 
-  // Takes the present contents of the pipe, complete or not; does not follow a writer that keeps
-  // writing.
+  // Reads the current content of the pipe, even if the listener is not ready. Does not wait for
+  // bytes written later.
   void take_now();
 
-  // Not read any further.
+  // Stops reading.
   void close();
 
  private:
@@ -84,17 +81,11 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   bool is_closed_ = true;
 };
 
-}  // namespace drun::agent
-
-// core. The last lines of a stream, in flat memory: what a report shows of a worker's stderr.
+// --- The last lines of a stream, which a report shows of a worker's stderr
 //
-// Units:   kTailBytes of the stream are kept (twice that in memory at most), whatever its length.
-// Lines:   without line ends; of a progress bar only its last state; empty lines at the very end
-//          are left out. The oldest may lack its beginning, a line longer than the limit its end
-//          (then it ends with "...").
-// Owner:   values.   Thread: any, one at a time.   Errors: none.
-
-namespace drun::agent {
+// Keeps kTailBytes of the stream (up to twice that in memory). Lines have no line ends; of a
+// progress bar, only the last state is kept; empty lines at the very end are dropped. The oldest
+// line may lack its beginning. A line longer than the limit is cut and ends with "...".
 
 inline constexpr std::size_t kTailBytes = std::size_t{32} << 10;
 inline constexpr std::size_t kTailLines = 20;
@@ -113,9 +104,7 @@ class Tail {
 // The last kTailLines of `bytes`, each of at most kTailLineBytes.
 std::vector<std::string> last_lines(std::string_view bytes);
 
-}  // namespace drun::agent
-
-namespace drun::agent {
+// --- The stream
 
 class WorkerStream {
  public:
@@ -127,8 +116,8 @@ class WorkerStream {
     std::optional<LineFilter> filter;       // needs `filtered`
     std::shared_ptr<FileWriter::File> filtered;
     GatherLink* link = nullptr;  // null: not to the coordinator
-    std::uint64_t trip = 0;      // of the link
-    rendezvous::Lines lines;     // what all messages have in common
+    std::uint64_t trip = 0;      // the link's trip of this stream
+    rendezvous::Lines lines;     // the common fields of all messages
     std::function<void()> on_first_bytes{};
   };
 
@@ -139,18 +128,18 @@ class WorkerStream {
   ~WorkerStream();
 
   Result<void> start(UniqueFd read_end) { return reader_->start(std::move(read_end)); }
-  // There is room on the console, or in the file's queue, again.
+  // The console or the file queue has room again.
   void wake() { reader_->wake(); }
   void take_now() { reader_->take_now(); }
   void close() { reader_->close(); }
   bool is_closed() const { return reader_->is_closed(); }
 
-  // `lines` did not come through to the coordinator.
+  // The coordinator has not passed on `lines`; shows them here.
   void take_back(const rendezvous::Lines& lines);
-  // The rest of them goes to the console.
+  // Sends the rest of the stream to the console.
   void leave_link();
 
-  // No read of its output is pending now.
+  // True while congestion keeps the pipe from being read.
   bool is_held_up() const {
     if (setup_.tee && writer_.is_congested()) return true;
     return goes_by_link() ? setup_.link->is_congested() : console_.is_congested();

@@ -5,10 +5,9 @@
 //   import fails, hangs, or the process dies meanwhile   Failed: the next round tries it again
 //   a fork would not be safe, or it died too often       Off: every worker is started as usual
 //   it dies while Ready or Forking                       Starting
-//
-// Whatever the interpreter cannot start is started in the usual way, and the reason is logged once.
-// Output of the modules is logged. The interpreter ends with this process: by its parent-death
-// signal, and when its socket closes.
+// Workers that the interpreter cannot start are started in the usual way, and the reason is logged
+// once. Output of the modules is logged. The interpreter ends with this process: by its
+// parent-death signal, and when its socket closes.
 //
 // Owner:   Agent; outlives the io_context's run. Keeps the io_context running until stop(), and
 //          until the process is reaped after that.

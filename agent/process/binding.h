@@ -1,10 +1,9 @@
-// edge. Binds the calling process to CPUs and memory nodes: between clone and exec, so that the
-// program finds itself there from its first instruction, and its threads and children with it.
+// edge. Binds the calling process to CPUs and memory nodes between clone and exec, so that the
+// program, its threads and its children are bound from their first instruction.
 //
-// Thread:  made in the parent; apply_ functions in the child: raw system calls only, since the
-// child
-//          may share its parent's memory.
-// Errors:  errno, 0 for none. Nothing half done: a call that fails changes nothing.
+// Thread:  create it in the parent. Call the apply_ functions in the child; they make raw system
+//          calls only, because the child may share its parent's memory.
+// Errors:  the apply_ functions return errno, 0 on success. A call that fails changes nothing.
 // Source:  sched_setaffinity(2), set_mempolicy(2).
 #pragma once
 
@@ -16,12 +15,12 @@ namespace drun::agent {
 
 class Binding {
  public:
-  // Binds nothing for what `placement` leaves empty, or for no placement at all.
+  // Does not bind what `placement` leaves empty; null: binds nothing.
   explicit Binding(const WorkerPlacement* placement);
 
   int apply_cpus() const;
-  // For Prefer with several nodes on a kernel older than 5.15, which does not know that: from the
-  // node of the CPU that asks, which is one of them.
+  // Kernels before 5.15 cannot prefer several nodes. There, Prefer with several nodes allocates on
+  // the node of the current CPU, which is one of them.
   int apply_memory() const;
   bool is_memory_strict() const { return memory_ == MemoryPolicy::Strict; }
 

@@ -1,17 +1,15 @@
-// edge. Which of our descriptors a child gets: 0, 1, 2 and those that this process was itself
-// started with. What drun has opened since reaches no child, marked close-on-exec or not.
+// edge. Limits the descriptors that a child inherits to 0, 1, 2 and those with which this process
+// was started. Descriptors that drun opened later reach no child, close-on-exec or not.
 //
 //   at the start        0 1 2 | the user's | low low low ...     low: ours, to hand over: one slot
 //   by later            0 1 2 | the user's | low low low ... |   of four for each child that is
 //   a child copies `---------------------------------------' |   being started
 //                                                 pipes, sockets, pidfds ...
-//
-// A child shares our table when it is cloned (CLONE_FILES). Its first system call gives it a copy,
-// which holds only the low descriptors. A child that copied the whole table and
-// had exec close it again would pay for every descriptor of the workers before it: with 256 workers
-// four fifths of the time that their start took.
-//
-// Owner:   one per process, made before it opens what children must not have.
+// A child shares our table when it is cloned (CLONE_FILES). Its first system call gives it a copy
+// that holds only the low descriptors. If a child copied the whole table and had exec close it
+// again, it would pay for every descriptor of the workers before it: with 256 workers, four fifths
+// of the time to start them.
+// Owner:   one per process, created before it opens descriptors that children must not have.
 // Thread:  any, one at a time.
 // Errors:  is_usable() is false where the kernel or a sandbox has no close_range(2), and where
 //          /proc cannot be read.
@@ -26,19 +24,16 @@
 
 #include "rendezvous/base/unique_fd.h"
 
-// edge. How many descriptors a process may have. 256 workers' pipes or a thousand members do not
-// fit in the 1024 that most systems begin with; workers get what the user had, for programs that
-// use select(). Thread: any.
-
 namespace drun::agent {
 
-// Raises this process's soft limit to its hard one. Gives what it was before; absent when nothing
+// --- The limit on descriptors. 256 workers' pipes or a thousand members do not fit in the 1024
+// that most systems start with. Workers get the user's limit, for programs that use select().
+
+// Raises this process's soft limit to its hard limit. Returns the previous one; absent if nothing
 // was changed.
 std::optional<std::uint64_t> raise_descriptor_limit();
 
-}  // namespace drun::agent
-
-namespace drun::agent {
+// --- The descriptors of children
 
 class ChildDescriptors {
  public:
@@ -61,10 +56,10 @@ class ChildDescriptors {
   // The descriptors that the child of this slot must not have. The highest range, which has no end,
   // is first.
   std::span<const Range> ours(std::size_t slot) const { return slots_[slot].ours; }
-  // Puts copies of the four into the slot; false: errno has the reason.
+  // Puts copies of the four into the slot. On failure returns false and sets errno.
   bool lay_out(std::size_t slot, const Four& fds) const;
   Four laid_out(std::size_t slot) const;
-  // Closes what was laid out: a pipe has its end when nothing holds it.
+  // Closes the slot's copies. A pipe only reaches its end when every copy is closed.
   void clear(std::size_t slot) const;
 
  private:

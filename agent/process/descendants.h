@@ -1,14 +1,13 @@
-// edge. Everything that runs below this process, by one look at /proc.
+// edge. A snapshot of all processes below this process, from /proc.
 //
 // A process can leave its group and its session, but not its line of parents: this process is a
 // child subreaper, so a process that loses its parent becomes a child of it (prctl(2)). All threads
-// of one process share a parent, so one stat file a process says it all.
+// of a process share a parent, so one stat file per process is sufficient.
 //
-// Safety:  usable in a signal handler and after a crash of the heap: memory comes from mmap alone.
-// Cost:    about 5 us a process on the machine. Nothing is kept between looks.
-// Owner:   a snapshot; not copyable. Thread: any.
-// Errors:  is_whole() is false, and all() empty, where /proc is hidden or another namespace's, and
-//          where there is no memory for the look.
+// Safety:  usable in a signal handler and after heap corruption: memory comes from mmap only.
+// Cost:    about 5 us per process on the machine.
+// Errors:  is_whole() is false, and all() is empty, if /proc is hidden or another namespace's, or
+//          if there is no memory.
 #pragma once
 
 #include <cstddef>
@@ -26,22 +25,22 @@ struct ProcessStat {
   bool operator==(const ProcessStat&) const = default;
 };
 
-// The head of /proc/<pid>/stat; the name in it may hold anything, blanks and brackets included.
-// False, and `stat` unchanged, when it is not such a text. Core.
+// Parses the beginning of /proc/<pid>/stat, in which the name can contain any characters, including
+// blanks and parentheses. If the text is invalid, returns false and leaves `stat` unchanged.
 bool parse_stat(std::string_view text, ProcessStat& stat);
 
-// Makes this process adopt orphans; false where the kernel refuses (before Linux 3.4).
+// Makes this process adopt orphans. False if the kernel does not support it (before Linux 3.4).
 bool become_subreaper();
 
 class Descendants {
  public:
-  // Looks now. Leaves out the children in `except` and the processes below them.
+  // Takes the snapshot. Excludes the children in `except` and the processes below them.
   explicit Descendants(std::span<const int> except = {});
   Descendants(const Descendants&) = delete;
   Descendants& operator=(const Descendants&) = delete;
   ~Descendants();
 
-  // False: there may be processes below us that are not in all().
+  // False if there may be descendants that are not in all().
   bool is_whole() const { return is_whole_; }
   std::span<const ProcessStat> all() const&;
   std::span<const ProcessStat> all() const&& = delete;  // `for (... : Descendants().all())` dangles
@@ -52,20 +51,20 @@ class Descendants {
   bool is_whole_ = false;
 };
 
-// Sends it to a process group that a worker was started to lead, without a look at /proc. Does
-// nothing when the number now belongs to a process outside `session` that is not our child.
+// Sends a signal to the process group of a worker, without reading /proc. Does nothing if the
+// number now belongs to a process outside `session` that is not our child.
 void signal_known_group(int group, int session, int signal);
 
-// Sends it if that pid is still the process of the snapshot, not the next owner of its number.
+// Sends a signal if the pid still belongs to the process of the snapshot.
 bool send_signal(const ProcessStat& process, int signal);
 
-// Whether a /proc/<pid>/status text names a handler for that signal (SigCgt). Core.
+// Whether a /proc/<pid>/status text lists a handler for that signal (SigCgt).
 bool parse_handles(std::string_view status, int signal);
 
-// False also when it cannot be read.
+// The same for a process. Also false if its status cannot be read.
 bool handles_signal(int pid, int signal);
 
-// /proc/<pid>/comm; empty when it cannot be read. (Allocates.)
+// /proc/<pid>/comm; empty if it cannot be read. Allocates memory.
 std::string process_name(int pid);
 
 }  // namespace drun::agent

@@ -1,10 +1,10 @@
-// edge. A number that tells the agents of one job on one host apart, and that an agent which is
-// started again gets again: the lowest that no living agent holds.
+// edge. A number that distinguishes the agents of one job on a host: the lowest that no living
+// agent holds, so that a restarted agent usually gets its number again.
 //
-// How:     a socket name in the kernel's abstract namespace, gone with its process. Agents of
-//          different network namespaces do not see each other's; their hosts differ.
-// Owner:   the agent, for as long as it takes part.   Thread: any.
-// Errors:  none; where such names are not to be had, the number is the process's own.
+// Implemented by a socket name in the kernel's abstract namespace, which ends with its process.
+// Agents in different network namespaces do not see each other's numbers; they count as different
+// hosts.
+// Errors:  none; if such names are not available, the number is unique to this process only.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace drun::agent {
 
 class HostSlot {
  public:
-  // `job`: whatever tells this job from others on this host.
+  // `job`: identifies the job on this host.
   static HostSlot take(const std::string& job);
   int number() const { return number_; }
 

@@ -1,7 +1,8 @@
-// edge. The job's processes that are not workers: the workers' descendants, including those that
-// lost their parents and were adopted by this process. Finds, signals and reaps them.
+// edge. Finds, signals and reaps the job's processes that are not workers: descendants of workers,
+// including those whose parents have exited and which this process adopted.
 //
-// Every child of this process belongs to the job, except those given up as unkillable.
+// Every child of this process belongs to the job, except those given up as unkillable and the
+// spared one.
 // Owner: Workers.   Thread: the io_context's only.
 #pragma once
 
@@ -19,7 +20,7 @@ struct ProcessStat;
 struct Leftover {
   int pid = 0;
   std::string name;         // /proc/<pid>/comm; empty if it could not be read
-  std::optional<int> rank;  // of the worker that it belongs to, by its environment
+  std::optional<int> rank;  // RANK in its environment
   std::string reason;       // of an unkillable one: why it still exists
   bool operator==(const Leftover&) const = default;
 };
@@ -31,11 +32,11 @@ struct LeftoverList {
   bool operator==(const LeftoverList&) const = default;
 };
 
-// What became of the processes that outlived their workers. `terminated` and `kept` are about
-// rounds in which every worker returned 0.
+// The processes that outlived their workers, by what happened to them. `terminated` and `kept` are
+// filled only in rounds in which every worker returned 0.
 struct Leftovers {
   LeftoverList terminated;  // were sent SIGTERM or SIGKILL
-  LeftoverList kept;        // are still running, as the policy asks
+  LeftoverList kept;        // left running, as LeftoverPolicy::Keep requires
   LeftoverList unkillable;  // still exist long after SIGKILL
   bool operator==(const Leftovers&) const = default;
 };
@@ -50,27 +51,29 @@ class Orphans {
  public:
   using IsWorker = std::function<bool(int pid)>;
 
-  // A new round: forgets all but the processes that were given up.
+  // Starts a new round: forgets all processes except those given up.
   void begin();
 
-  // A worker leads this group: what is left of it can be signalled where /proc shows nothing.
+  // This process group is a worker's. Its members are signaled as a group if /proc cannot be read
+  // completely.
   void note_group(int group) { groups_.insert(group); }
 
-  // Once true, processes that have left the workers' groups are neither found nor stopped.
+  // True once /proc could not be read completely: from then on, processes that have left the
+  // workers' groups are neither found nor stopped.
   bool is_blind() const { return is_blind_; }
 
-  // The members of this process group have been signalled and are not signalled again. They are
+  // The members of this process group have been signaled and are not signaled again. They are
   // never reported as leftover processes.
   void mark_group(int group) { signalled_groups_.insert(group); }
 
-  // The signal, then SIGCONT, to each descendant that has not been signalled yet. `is_cleanup`:
-  // every worker succeeded, so what is found is reported as terminated.
+  // Sends `signal`, then SIGCONT, to each descendant that has not been signaled yet. `is_cleanup`:
+  // every worker succeeded, so the processes found are reported as terminated.
   void signal_once(int signal, bool is_cleanup);
 
-  // The signal to each descendant, workers included, that handles it.
+  // Sends `signal` to each descendant that handles it, including workers.
   void notify(int signal);
 
-  // SIGKILL to each descendant, workers included. `is_cleanup` as above.
+  // Sends SIGKILL to each descendant, including workers. `is_cleanup` as above.
   void kill_all(bool is_cleanup);
 
   // Reaps exited children that are not workers (a worker is reaped by its Process). True if no
@@ -80,17 +83,17 @@ class Orphans {
   // The descendants that are alive now, except those in marked groups.
   LeftoverList running() const;
 
-  // This child is no part of the job and ends by itself; 0: there is none.
+  // Excludes this child, which is not part of the job and ends by itself. 0: none.
   void spare(int pid) { spared_ = pid; }
 
-  // The processes that are alive now are unkillable: reports them, and never waits for them again.
+  // Declares all remaining processes unkillable: reports them, and never waits for them again.
   void give_up();
 
   // The processes that were terminated and given up in this round.
   const Leftovers& leftovers() const { return leftovers_; }
 
  private:
-  bool kill_found(bool is_cleanup);  // true if there was a process not killed before
+  bool kill_found(bool is_cleanup);  // true if it found a process not killed before
 
   std::unordered_set<int> groups_;
   bool is_blind_ = false;

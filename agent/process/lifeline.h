@@ -1,22 +1,22 @@
-// edge. The connection to the starter of this agent on another machine, on standard input: lines of
-// text take the place of signals, and the end of the file ends the job.
+// edge. The connection from the launcher of a remote agent, on the agent's standard input. Lines of
+// text replace signals, and the end of the file ends the job.
 //
-// Silence: the other end sends a line every kLifelineTick, if only an empty one. A machine or
-// network
-//          that is gone sends nothing: after kLifelineSilence that counts as the end of the file.
+//   "signal N"     end the job in order, as after signal N
+//   "kill"         end the job at once
+//   "pass N"       forward USR1, USR2 or CONT to the workers
+//   "input N"      N bytes for rank 0's standard input follow this line
+//   "input end"    rank 0's standard input ends
+//   other lines    ignored, also empty ones
+//   end of file    as SIGHUP; so is a read error
 //
-//   "signal N"   end in order, as by signal N          "kill"     and at once
-//   "pass N"     USR1, USR2 or CONT for the workers     end of file, or an error: as SIGHUP
-//   "input N"    N bytes for rank 0's standard input    "input end"  and no more
-//                follow this line
-//
-// Elastic: the other nodes of such a job continue, and a signal to the coordinator would end it. So
-// the end of the file kills this process, and with it all that it has started
-//          (guardian.h): the others see a node that is lost.
-//
-// Shape:   other lines, empty ones among them, mean nothing. What Signals promises of its listener
-//          holds here, but that on_terminate may come from both.
-// Owner:   Agent. Between start() and stop() it keeps the io_context running; destroyed after the
+// Silence: the launcher sends a line (possibly empty) every kLifelineTick. If none arrives within
+//          kLifelineSilence, its machine or the network is gone; this counts as the end of the
+//          file.
+// Elastic: in an elastic job the other nodes continue, and a SIGHUP of the coordinator would end
+//          it. The end of the file therefore kills this process and all that it has started
+//          (guardian.h), and the other nodes see a lost node.
+// Calls:   as described at Signals::Listener, except that on_terminate may be called by both.
+// Owner:   Agent. Keeps the io_context running between start() and stop(). Destroy it after the
 //          io_context has run its last handler.
 // Thread:  the io_context's only.
 #pragma once
@@ -46,13 +46,13 @@ class Lifeline {
     ~Input() = default;
   };
 
-  // Reads a duplicate of `fd`; `pending` are bytes that were read from it before.
+  // Reads a duplicate of `fd`. `pending`: bytes already read from it.
   Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener,
            std::chrono::milliseconds silence = kLifelineSilence);
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  // Before start(); without it such bytes are dropped.
+  // Call before start(). Without it, input for rank 0 is dropped.
   Lifeline& give_input_to(Input& input) {
     workers_input_ = &input;
     return *this;
@@ -79,7 +79,7 @@ class Lifeline {
   std::string held_;
   Signals::Listener& listener_;
   Input* workers_input_ = nullptr;
-  std::size_t input_left_bytes_ = 0;  // that follow, and are no lines
+  std::size_t input_left_bytes_ = 0;  // bytes of input that still follow
   bool kills_ = false;
   bool is_stopped_ = false;
   bool is_killing_ = false;

@@ -1,9 +1,8 @@
-// Tells whether a SIGKILL came from the kernel's out-of-memory killer. Parsers: core; OomWatch:
-// edge.
+// edge. Determines whether a SIGKILL came from the kernel's out-of-memory killer.
 //
-// Sources: the cgroup's own count of such kills (cgroup v2 memory.events, v1 memory.oom_control;
-//          any container), which says that one happened; and the kernel log where it may be read,
-//          which names the process.
+// Sources: the cgroup's count of such kills (cgroup v2 memory.events, v1 memory.oom_control; in any
+//          container), which shows that one happened; and the kernel log, if it is readable, which
+//          names the process.
 // Errors:  a source that cannot be read counts as no.
 #pragma once
 
@@ -15,15 +14,15 @@
 
 namespace drun::agent {
 
-// "oom_kill 3" of memory.events or memory.oom_control; absent: no such line.
+// Parses "oom_kill 3" of memory.events or memory.oom_control; absent: no such line.
 std::optional<std::uint64_t> parse_oom_kills(std::string_view text);
 
-// The pid in one record of the kernel log: "Out of memory: Killed process 123 (python3) ...",
-// "Memory cgroup out of memory: Killed process 123 ...", "oom_reaper: ..." is none of them.
+// The pid in one record of the kernel log: "Out of memory: Killed process 123 (python3) ...", or
+// "Memory cgroup out of memory: Killed process 123 ...". "oom_reaper: ..." does not count.
 std::optional<int> parse_oom_victim(std::string_view record);
 
-// Where the kills of this process's cgroup are counted, from the text of /proc/self/cgroup, under
-// the usual mount point.
+// The files that count the kills of this process's cgroup, from the text of /proc/self/cgroup,
+// under the usual mount point.
 struct OomFiles {
   std::string v2{};  // ".../memory.events"; empty: not in a v2 hierarchy
   std::string v1{};  // ".../memory.oom_control"; empty: no v1 memory controller
@@ -38,11 +37,11 @@ class OomWatch {
   OomWatch& operator=(const OomWatch&) = delete;
   ~OomWatch();
 
-  // Only what happens from here on counts.
+  // Only kills after this call count.
   void begin();
 
-  // Asked once for each own worker that ended by SIGKILL. The cgroup's count does not say whom it
-  // means: it is believed for as many such ends as it has grown by.
+  // Call once per worker that was killed by SIGKILL. The cgroup's count does not identify the
+  // process, so each increment is assigned to one such worker.
   bool is_victim(int pid);
 
  private:

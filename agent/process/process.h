@@ -1,4 +1,4 @@
-// edge. One running child process: watched by its pidfd, reaped once, signalled only through here.
+// edge. One running child process: watched by its pidfd, reaped once, signaled only through here.
 //
 // Owner:   Workers. Destroying it closes the pidfd and leaves the process alone.
 // Thread:  the io_context's only.
@@ -25,28 +25,28 @@ class Process {
   Process& operator=(const Process&) = delete;
   ~Process();
 
-  int pid() const { return shown_pid_; }  // for display: stays after the end
+  int pid() const { return shown_pid_; }  // for display; kept after the end
   bool is_running() const { return pid_.has_value(); }
-  // From on_end on; absent: the kernel did not tell.
+  // Available from on_end on; absent if the kernel did not report it.
   const std::optional<WorkerUsage>& usage() const { return usage_; }
 
-  // To everyone in its process group, or to itself alone when it has left that group. Nothing after
-  // the end: the number may be another's then.
+  // Signals its process group, or only the process if it has left that group. No effect after the
+  // end, when the number may belong to another process.
   void signal_group(int signal);
 
-  // If it has ended: reaps it and calls `on_end` before returning.
+  // If it has ended, reaps it and calls `on_end` before returning.
   void collect();
 
  private:
   void watch();
   void close_pidfd();
 
-  std::optional<int> pid_;  // forgotten the instant it is reaped
+  std::optional<int> pid_;  // reset as soon as it is reaped
   int shown_pid_;
   asio::posix::stream_descriptor pidfd_;
   OnEnd on_end_;
   std::optional<WorkerUsage> usage_;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // expired: this object was destroyed
 };
 
 }  // namespace drun::agent

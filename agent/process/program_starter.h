@@ -1,7 +1,7 @@
-// edge. Starts programs that are not workers (ssh, gdb ...), several at a time: no exec is waited
-// for. Those that find no room wait until the exec of another is over.
+// edge. Starts programs that are not workers (ssh, gdb ...), several at a time, without waiting for
+// their exec. Programs above the limit wait until the exec of another one is done.
 //
-// Owner:   outlives the io_context's run. Copies the data of a program.
+// Owner:   must outlive the run of the io_context. Copies a program's data.
 // Thread:  the io_context's only.
 #pragma once
 
@@ -19,16 +19,16 @@
 
 namespace drun::agent {
 
-// A program from its order until its exec. Destroying it forgets the program: one that has not
-// begun never will, one that has begun continues.
+// A program that is being started. Destroying this cancels a program that has not begun; one that
+// has begun continues.
 class ProgramStart {
  public:
   virtual ~ProgramStart() = default;
   ProgramStart(const ProgramStart&) = delete;
   ProgramStart& operator=(const ProgramStart&) = delete;
 
-  // Its process has been reaped. Why its program was not executed; absent: it was, or the process
-  // was killed before.
+  // Call when the process has been reaped. Returns why the program was not executed; absent if it
+  // was, or if the process was killed before.
   virtual std::optional<Refusal> ended() = 0;
 
  protected:
@@ -37,16 +37,16 @@ class ProgramStart {
 
 class ProgramStarter {
  public:
-  // Its process exists, and the pidfd is the callee's, or it was refused. Once, from the
-  // io_context. If the program cannot be found, ended() may report it later.
+  // Called once, from the io_context, when the process exists (the callee then owns the pidfd) or
+  // was refused. If the program cannot be found, ended() may report it later.
   using OnBegun = std::function<void(const std::variant<Spawned, NotStarted, NotBound>&)>;
-  // At most `most_at_once` are between clone and exec.
+  // At most `most_at_once` programs are between clone and exec.
   ProgramStarter(asio::io_context& io, std::size_t most_at_once);
   ProgramStarter(const ProgramStarter&) = delete;
   ProgramStarter& operator=(const ProgramStarter&) = delete;
   ~ProgramStarter();
 
-  // `descriptors`: those of the command, to be closed once the child has them.
+  // `descriptors`: the command's, closed once the child has them.
   std::unique_ptr<ProgramStart> start(const Command& command, std::vector<UniqueFd> descriptors,
                                       OnBegun on_begun);
 

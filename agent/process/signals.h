@@ -1,11 +1,13 @@
-// edge. Signals that drun itself gets (forwarded by the guardian), turned into three kinds of wish.
+// edge. Receives the signals sent to drun (forwarded by the guardian) and turns each into one of
+// three requests: terminate, kill now, or forward to the workers.
 //
-// Rules:   the first termination signal asks for an orderly end; a second SIGINT at least 200 ms
-//          after the first SIGINT asks for a kill now (shells and `timeout` may send one Ctrl-C
-//          twice); repeated others change nothing. USR1, USR2 and CONT are passed on, unless they
-//          are in the termination list. Signals that were ignored when drun started stay ignored.
-// Owner:   Agent. Between start() and stop() it keeps the io_context running; it is destroyed after
-//          the io_context has run its last handler.
+// Rules:   the first termination signal requests an orderly end. A second SIGINT at least 200 ms
+//          after the first requests an immediate kill (shells and `timeout` may send one Ctrl-C
+//          twice). Other repeated signals are ignored. USR1, USR2 and CONT are forwarded, unless
+//          they are in the termination list. Signals that were ignored when drun started stay
+//          ignored.
+// Owner:   Agent. Keeps the io_context running between start() and stop(). Destroy it after the
+//          io_context has run its last handler.
 // Thread:  the io_context's only.
 #pragma once
 
@@ -21,17 +23,17 @@ class Signals {
  public:
   struct Listener {
     virtual ~Listener() = default;
-    virtual void on_terminate(int signal) = 0;  // once, the first
-    virtual void on_kill_now() = 0;             // once at most, after on_terminate
+    virtual void on_terminate(int signal) = 0;  // once, for the first one
+    virtual void on_kill_now() = 0;             // at most once, after on_terminate
     virtual void on_pass_on(int signal) = 0;    // any number of times
   };
 
-  // A signal that cannot be caught (SIGKILL) is left out of the list silently.
+  // Silently ignores signals in the list that cannot be caught (SIGKILL).
   Signals(asio::io_context& io, std::vector<int> termination_signals, Listener& listener);
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // Also ignores SIGPIPE from here on (spawn gives workers the default back).
+  // Also sets SIGPIPE to ignored in this process; spawn restores the default in workers.
   void start();
   void stop();
 

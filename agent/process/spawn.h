@@ -6,14 +6,14 @@
 //
 // Two ways: spawn() waits until the program is executed or has been refused. Spawner::begin()
 // returns once the child exists. An exec from a cold shared file system takes seconds; the child
-// waits for it, not the caller. Until then the child runs in the caller's memory on a stack of its
-// own, and makes raw system calls only (raw_syscall.h).
+// waits for it, not the caller. Until then the child shares the caller's memory, uses a separate
+// stack, and makes raw system calls only (raw_syscall.h).
 //
 // Thread:  any, but the parent-death signal fires when that *thread* ends (prctl(2)): spawn from
 //          one that lives as long as the agent.
 // Place:   CPUs and memory of the command's placement, from the program's first instruction on.
-// Errors:  NotStarted with execve's errno, or NotBound; no process is left behind then. Memory that
-//          is only to be preferred and cannot be is no error; it has its own errno.
+// Errors:  NotStarted with execve's errno, or NotBound; no process is left behind then. A failure
+//          to set a memory preference is not an error; memory_error reports it.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,13 @@ class ChildDescriptors;
 struct Spawned {
   int pid = 0;
   int pidfd = -1;        // close-on-exec; the caller's to close
-  int memory_error = 0;  // errno of what kept its memory from being placed; 0: none
+  int memory_error = 0;  // errno of setting the memory policy; 0: none
 };
 
-// The kernel refused the worker's place, so nothing was executed.
+// Binding to the requested CPUs or memory nodes failed; the program was not executed.
 struct NotBound {
   int error_number = 0;
-  bool is_memory = false;  // else: its CPUs
+  bool is_memory = false;  // false: the CPUs
 };
 
 using Refusal = std::variant<NotStarted, NotBound>;
@@ -55,18 +55,18 @@ class Start {
   Start& operator=(const Start&) = delete;
   virtual ~Start() = default;
 
-  // Its process is being watched. Only a worker that did not exec waits for it (warm_starter.h).
+  // Call when the process is being watched. Only preloaded workers wait for it (warm_starter.h).
   virtual void go() {}
-  // Readable whenever look() has something to see. Not to be closed.
+  // A descriptor that is readable when look() should be called. Do not close it.
   virtual int sign() const = 0;
   // True once the child has executed its program or has died.
   virtual bool look() = 0;
-  // The child has been reaped: what it held is free.
+  // Call when the child has been reaped; frees its resources.
   virtual void ended() = 0;
   // Why its program was not executed; absent: it was, or the child was killed before. Known once
   // look() is true or the child has been reaped.
   virtual std::optional<Refusal> refusal() const = 0;
-  // As Spawned's, known at the same time.
+  // Like Spawned's; known at the same time.
   virtual int memory_error() const = 0;
 
  protected:
@@ -77,21 +77,21 @@ class Spawner {
  public:
   struct Begun {
     Spawned spawned;
-    std::unique_ptr<Start> start;  // null: the program is executed already
+    std::unique_ptr<Start> start;  // null: the program has been executed
   };
 
-  // `descriptors` outlives the Spawner. Where they are not usable, or the kernel or a sandbox
-  // refuses a child that shares our memory and runs beside us, begin() waits as spawn() does.
+  // `descriptors` must outlive the Spawner. If they are not usable, or the kernel or a sandbox
+  // rejects a child that shares our memory and runs concurrently, begin() waits like spawn().
   explicit Spawner(const ChildDescriptors& descriptors);
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;
-  ~Spawner();  // after every Start that it returned
+  ~Spawner();  // destroy all Starts before
 
-  // False: begin() has to wait until one of the outstanding starts is over and destroyed.
+  // False if begin() must not be called until a pending start is done and destroyed.
   bool has_room() const;
 
-  // The command and what it borrows, apart from the descriptors, must stay until the start is over.
-  // Requires has_room(). A program that cannot be found may be refused by the start, later.
+  // The command and its borrowed data, except descriptors, must stay valid until the start is done.
+  // Requires has_room(). If the program cannot be found, the start may report it later.
   std::variant<Begun, NotStarted, NotBound> begin(const Command& command);
 
  private:

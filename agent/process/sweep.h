@@ -1,10 +1,10 @@
-// edge. The last resort: kills and reaps everything below this process, until nothing is left.
+// edge. Kills and reaps all processes below this process, as the last resort.
 //
-// Without sight of /proc (descendants.h) it kills the workers' process groups, which share_groups
-// remembers; what has left them is not found then.
+// If /proc cannot be read (descendants.h), kills the workers' process groups, which share_groups
+// stores; processes that have left these groups are then not found.
 //
-// Safety:  usable in a signal handler; never throws, allocates nothing but by mmap.
-// Owner:   guardian. Reaps all children, since the caller ends next.
+// Safety:  usable in a signal handler; never throws; allocates with mmap only.
+// Owner:   guardian. Reaps all children, because the caller ends next.
 #pragma once
 
 #include <array>
@@ -14,24 +14,24 @@
 
 namespace drun::agent {
 
-// Long enough for processes with much memory to be torn down by the kernel.
+// Sufficient for the kernel to free the memory of large processes.
 constexpr std::chrono::seconds kSweepLimit{5};
 
 struct SweepResult {
-  // Those that did not die within the limit: stuck in the kernel.
+  // Processes that did not die within the limit because they are stuck in the kernel.
   std::array<int, 16> pids{};
-  std::size_t count = 0;  // at most as many as there is room for
-  // Only process groups could be killed, and something may be left.
+  std::size_t count = 0;  // at most pids.size()
+  // Only process groups could be killed; other processes may be left.
   bool was_blind = false;
 };
 
-// Makes room for the groups of this process and of those that it forks. Before the first fork;
-// where there is no memory for it, remember_group does nothing.
+// Allocates shared memory for the groups of this process and its forks. Call before the first fork.
+// If there is no memory, remember_group has no effect.
 void share_groups();
-// A worker leads this group. Only the last 4,096 are kept.
+// Stores a worker's process group. Only the last 4,096 are kept.
 void remember_group(int group);
 
-// `except`: these children and what is below them are left alone.
+// `except`: children that are spared, with all processes below them.
 SweepResult sweep(std::span<const int> except, std::chrono::milliseconds limit);
 
 }  // namespace drun::agent

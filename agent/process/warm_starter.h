@@ -18,11 +18,11 @@ class WarmStarter {
 
   virtual ~WarmStarter() = default;
 
-  // `on_begun` is called once, by the io_context, never from here. One start at a time. False:
-  // this worker is to be started in the usual way; nothing is called.
+  // `on_begun` is called once, by the io_context, never from within start(). One start at a time.
+  // False: start this worker in the usual way; `on_begun` is not called.
   virtual bool start(const Command& command, int local_rank, OnBegun on_begun) = 0;
 
-  // The process that the workers are forks of, a child of this process that is no worker. 0: none.
+  // The process from which the workers are forked, a child of this process. 0: none.
   virtual int pid() const = 0;
 };
 

@@ -1,11 +1,10 @@
-// edge. Starts the workers of one node, several at a time: no exec is waited for, so that a program
-// on a cold shared file system stops nothing but its own worker.
+// edge. Starts the workers of one node, several at a time, without waiting for their exec, so that
+// a program on a cold shared file system delays only its own worker.
 //
 // Shape:   start() .. on_all_started() is one round, unless abandon() is called first.
-// Order:   workers begin in the order of their local ranks. Refusals are reported in that order,
-//          too:
-//          one of local rank 3 waits until ranks 0 to 2 have executed their program, or been
-//          refused. After a refusal no further worker begins, and the order no longer matters.
+// Order:   workers begin in the order of their local ranks. Refusals are reported in that order
+//          too: one of local rank 3 is reported when ranks 0 to 2 have executed their program or
+//          been refused. After a refusal no further worker begins, and the order no longer matters.
 // Owner:   Workers, which owns the processes and reports their ends here.
 // Thread:  the io_context's only.
 #pragma once
@@ -28,11 +27,11 @@ class WorkerStarter {
  public:
   struct Listener {
     virtual ~Listener() = default;
-    // Its process exists. May come from inside start().
+    // The worker's process exists. May be called from within start().
     virtual void on_begun(int local_rank, const Spawned& spawned) = 0;
-    // Its program was not executed, and no process of it is left. May come from inside start().
+    // The program was not executed, and no process is left. May be called from within start().
     virtual void on_refused(int local_rank, const Refusal& refusal) = 0;
-    // Its program runs, but the kernel would not place its memory.
+    // The program runs, but the kernel rejected its memory policy.
     virtual void on_memory_not_placed(int error_number) = 0;
     // Every worker has executed its program, has ended, or will not begin: the descriptors of the
     // commands are no longer needed. From the io_context.
@@ -44,21 +43,21 @@ class WorkerStarter {
   WorkerStarter& operator=(const WorkerStarter&) = delete;
   ~WorkerStarter();
 
-  // Keeps what it needs of the commands and of what they borrow, but not their descriptors.
-  // `warm` starts the workers that it can; null: none. It outlives the round.
+  // Copies the data that it needs from the commands, but not their descriptors. `warm` starts the
+  // workers that it supports (null: none); it must outlive the round.
   void start(std::vector<Command> commands, WarmStarter* warm = nullptr);
 
   // The process of that worker has ended and was reaped. True: its program was never executed, and
   // on_refused() follows or has been called.
   bool ended(int local_rank);
 
-  // Between clone and exec: it has nothing to clean up.
+  // True between clone and exec, when the process has nothing to clean up.
   bool is_starting(int local_rank) const;
 
   // Begins no more workers; returns the first local rank that never will.
   std::size_t stop();
 
-  // Forgets the starts that are not over: their processes cannot be killed.
+  // Gives up the pending starts, because their processes cannot be killed.
   void abandon();
 
  private:
@@ -82,17 +81,17 @@ class WorkerStarter {
   std::vector<std::string> inherited_;
   std::vector<WorkerPlacement> placements_;
   std::vector<Command> commands_;
-  std::size_t next_ = 0;             // the first that has not begun
+  std::size_t next_ = 0;             // the first worker that has not begun
   std::map<int, Pending> pending_;   // by local rank
   std::map<int, Refusal> refusals_;  // not reported yet
   bool is_stopped_ = false;          // no further worker begins
   bool is_refused_ = false;          // one refusal has been reported
   bool is_open_ = false;             // from start() to on_all_started()
   WarmStarter* warm_ = nullptr;
-  bool is_asked_ = false;  // warm_ is about to answer
+  bool is_asked_ = false;  // a start of warm_ is pending
   int round_ = 0;
-  bool is_posted_ = false;                                  // begin_more() is
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
+  bool is_posted_ = false;                                  // begin_more() is posted
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // expired: this object was destroyed
 };
 
 }  // namespace drun::agent

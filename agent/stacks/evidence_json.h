@@ -1,6 +1,6 @@
-// core. Evidence as `drun stacks` gets it from an agent: one JSON object, schema "drun.stacks/1"
-// (docs/guide/running-jobs.md), newline at the end.
-// Errors:  parse: Refused; it is not what this drun understands.   Thread: any.
+// core. The JSON form of evidence, which `drun stacks` gets from an agent: one object, schema
+// "drun.stacks/1" (docs/guide/hangs.md), with a newline at the end.
+// Errors:  parse: Refused if the text has another form.
 #pragma once
 
 #include <string>

@@ -1,11 +1,13 @@
-// edge. One helper program (gdb, py-spy ...) run to its end: its output, or that it took too long.
+// edge. Runs one helper program (gdb, py-spy ...) to its end, with a time limit, and returns its
+// output.
 //
-// Start:   its exec is not waited for, but counts for the limit.
-// Safety:  no shell; stdin is empty; at most 1 MiB of output is taken, then it is killed; it dies
-//          with the agent (spawn.h), and is killed at the deadline.
-// Reaping: by itself, unless the agent's look for orphans (leftovers.h) was faster.
-// Owner:   the caller, at least until `on_end`; stop() or destruction kills it silently.
-// Thread:  the io_context's only. `on_end` comes from the loop, once and only once.
+// Start:   does not wait for the exec, which counts for the limit.
+// Safety:  no shell; empty stdin. The program is killed after 1 MiB of output and at the deadline,
+//          and it dies with the agent (spawn.h).
+// Reaping: by this class, unless leftovers.h has reaped it before.
+// Owner:   the caller, at least until `on_end`. stop() and destruction kill the program without
+//          calling it.
+// Thread:  the io_context's only. `on_end` is called exactly once, from the loop.
 #pragma once
 
 #include <chrono>
@@ -25,7 +27,7 @@ class Helper {
   struct End {
     std::string output{};   // stdout and stderr together
     bool is_late = false;   // killed at the deadline
-    std::string trouble{};  // why it could not be started; empty: it was
+    std::string trouble{};  // why it could not be started; empty: it was started
   };
 
   // `environment`: "NAME=value" lines, read while this runs.
@@ -38,7 +40,7 @@ class Helper {
 
   void stop();
 
-  // Also its process group. 0: it has not begun, or has been reaped.
+  // The pid, which is also its process group. 0: not begun, or reaped.
   int pid() const;
 
  private:

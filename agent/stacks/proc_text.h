@@ -1,7 +1,6 @@
-// core. Reads facts about a process from the texts of its files in /proc.
+// core. Parses a process's files in /proc (proc(5)).
 //
-// Errors:  absent or empty for a text that is not of that kind; never throws.
-// Source:  proc(5).   Thread: any.
+// Errors:  absent or empty if a text is invalid; never throws.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +15,14 @@
 
 namespace drun::agent {
 
-// stat: clock ticks that it, and those of its children that it has reaped, have used.
+// Clock ticks used by a process and its reaped children, from its stat file.
 std::optional<std::uint64_t> parse_cpu_ticks(std::string_view stat);
 
-// stat's letter in words: "running", "sleeping", "stopped" ...
+// The text for a state letter: "running", "sleeping", "stopped" ... ...
 std::string state_words(char state);
 
-// One thread out of its files. `kernel_stack` is root's only, `wchan` "0" when it does not sleep or
-// may not be seen.
+// The files of one thread. `kernel_stack` is only readable by root. `wchan` is "0" if the thread
+// does not sleep or its place is hidden.
 struct ThreadFiles {
   std::string comm{};
   std::string stat{};
@@ -40,8 +39,8 @@ std::vector<std::vector<ProcessStat>> trees_below(std::span<const int> tops,
                                                   std::span<const ProcessStat> all,
                                                   std::size_t most);
 
-// Why this process may not look into others by ptrace(2); empty: nothing is known to forbid it.
-// `yama`: the text of ptrace_scope, absent where there is none; `status`: /proc/self/status.
+// Why this process may not use ptrace(2) on others; empty: no reason known. `yama`: the text of
+// ptrace_scope, if it exists; `status`: /proc/self/status.
 std::string ptrace_objection(const std::optional<std::string>& yama, std::string_view status);
 
 }  // namespace drun::agent

@@ -1,5 +1,4 @@
-// edge: looks for programs. Which tools can show a process's stacks on this machine, best first.
-// Thread: any.
+// edge. Determines which tools can read a process's stacks on this machine, best first.
 #pragma once
 
 #include <span>
@@ -20,17 +19,17 @@ struct StackTool {
 
 struct StackTools {
   std::vector<StackTool> tools{};
-  std::string objection{};           // why none of them can work; then `tools` is empty
+  std::string objection{};           // why no tool can work; `tools` is then empty
   std::string missing_for_python{};  // "py-spy is not installed"
   std::string missing{};             // "gdb and eu-stack are not installed"
 };
 
-// `environment`: "NAME=value" lines. Only absolute folders of its PATH are looked into.
+// `environment`: "NAME=value" lines. Only absolute directories of its PATH are searched.
 StackTools find_stack_tools(std::span<const std::string> environment);
 
 std::vector<std::string> stack_tool_argv(const StackTool& tool, int pid);
 
-// Why a tool that printed this shows no stack: its most telling line, without numbers. (core)
+// The most informative line of a failed tool's output, without numbers.
 std::string tool_complaint(std::string_view output);
 
 }  // namespace drun::agent

@@ -1,11 +1,10 @@
-// core. Stacks of one process as py-spy, gdb and eu-stack print them, read into one form.
+// core. Parses the stacks of one process as printed by py-spy, gdb and eu-stack.
 //
-// Shape:   a frame is one text, "function (file.cc:12)" or "function (libc.so.6)", without
-//          addresses, arguments and folders: what is the same on every rank. The innermost is
-//          first.
-// Limits:  64 threads, 64 frames a thread; further ones are dropped.
-// Errors:  none; what is not a thread or a frame is skipped: a text that is none gives no threads.
-// Owner:   values; copy freely.   Thread: any.
+// Form:    a frame is one text, "function (file.cc:12)" or "function (libc.so.6)", without
+//          addresses, arguments and directories, so that it is the same on every rank. The
+//          innermost is first.
+// Limits:  64 threads, and 64 frames per thread; further ones are dropped.
+// Errors:  none; lines that are not a thread or a frame are skipped.
 #pragma once
 
 #include <string>
@@ -15,7 +14,7 @@
 namespace drun::agent {
 
 struct ThreadStack {
-  std::string name{};  // as the system or the program calls it; empty: not known
+  std::string name{};  // set by the system or the program; empty: unknown
   std::vector<std::string> frames{};
   bool operator==(const ThreadStack&) const = default;
 };

@@ -1,12 +1,13 @@
-// edge. Looks at this node's workers and what runs below them: what each thread does, without
-// stopping anything for longer than a debugger takes to read its stack.
+// edge. Reads the stacks of this node's workers and the processes below them. Processes are stopped
+// only while a debugger reads their stacks.
 //
-// Sources: py-spy for Python programs, gdb, eu-stack, as far as they are on PATH and ptrace(2) is
-//          allowed; else /proc. A tool that fails gives way to the next.
-// Limits:  16 processes per worker, tools for 4 of them, 4 tools at a time. A tool that has not
-//          answered in time is killed, and /proc is used instead.
-// Owner:   the agent; stop() before workers are stopped, so that no tool is taken for theirs.
-// Thread:  the io_context's only. Answers come from the loop.
+// Sources: py-spy for Python programs, gdb and eu-stack, if they are on PATH and ptrace(2) is
+//          allowed; otherwise /proc. If a tool fails, the next one is used.
+// Limits:  16 processes per worker, tools for 4 of them, 4 tools at a time. A tool that does not
+//          finish in time is killed, and /proc is used instead.
+// Owner:   the agent. Call stop() before workers are stopped, so that no tool is treated as a
+//          leftover process.
+// Thread:  the io_context's only. Callbacks come from the loop.
 #pragma once
 
 #include <chrono>
@@ -22,22 +23,22 @@
 namespace drun::agent {
 
 struct FoundStacks {
-  std::vector<std::vector<ProcessStacks>> workers{};  // as asked; empty: it has ended
-  std::vector<std::string> notes{};                   // why there is nothing better
+  std::vector<std::vector<ProcessStacks>> workers{};  // as requested; empty: has ended
+  std::vector<std::string> notes{};                   // why no better source was used
 };
 
 class StackCollector {
  public:
   using OnDone = std::function<void(const FoundStacks&)>;
 
-  // `environment`: "NAME=value" lines of the tools, PATH among them; must outlive this.
+  // `environment`: "NAME=value" lines for the tools, including PATH; must outlive this.
   StackCollector(asio::io_context& io, std::span<const std::string> environment,
                  std::chrono::milliseconds limit = std::chrono::seconds(8));
   StackCollector(const StackCollector&) = delete;
   StackCollector& operator=(const StackCollector&) = delete;
   ~StackCollector();
 
-  // By local rank; 0: has ended. A call during a look gets the same answer.
+  // `pids`: by local rank; 0: has ended. A call while stacks are read gets the same result.
   void collect(const std::vector<int>& pids, OnDone on_done);
 
   // Kills the tools. Pending requests are answered with the findings so far. Returns the tools'

@@ -127,20 +127,16 @@ struct EventPlace {
 std::string event_line(const Event& event, const EventPlace& place, WallTime time,
                        std::optional<std::chrono::microseconds> up = std::nullopt);
 
-}  // namespace drun::agent
-
-// edge. `--events FILE`: one line for everything that happens, while it happens.
+// --- The event file: `--events FILE`, one line per event, written at once
 //
-// File:    appended to, so that several agents of one machine may share it (a line is one write);
-//          made with 0600 when it is not there. A symbolic link is not followed, but below /dev.
-//          A pipe or terminal is never waited for: lines that it does not take are lost.
-// Writes:  in a separate thread (output/file_writer.h): a file system that hangs delays events and
-//          nothing else. At most kMostEventBytes wait; events beyond that are lost.
+// File:    opened for appending, so several agents of a machine can share it (a line is one write).
+//          Created with mode 0600. Symbolic links are not followed, except below /dev. Writing to a
+//          pipe or terminal never waits: lines that it does not accept are lost.
+// Writes:  in a separate thread (output/file_writer.h), so a file system that hangs delays only
+//          events. At most kMostEventBytes wait; events beyond that are lost.
 // Owner:   Agent.   Thread: the io_context's only.
-// Errors:  open: System, naming the file and the reason; it blocks, before the job begins. Later
-//          ones, and lost events, are logged once.
-
-namespace drun::agent {
+// Errors:  open: System, with the file and the reason; it blocks, before the job begins. Later
+//          errors and lost events are logged once.
 
 inline constexpr std::size_t kMostEventBytes = std::size_t{1} << 20;
 

@@ -51,14 +51,9 @@ std::string status_json(const NodeStatus& status);
 // which may hold tokens.
 NodeStatus without_arguments(NodeStatus status);
 
-}  // namespace drun::agent
-
-// core. An agent's answer about the whole job: `drun status`.
+// --- The answer about the whole job: from the coordinator's census
 //
-// Shape:   from the coordinator's census; without one, only this node and a note with the reason.
-// Owner:   values; copy freely.   Thread: any.
-
-namespace drun::agent {
+// Without a census, the answer has only this node and a note with the reason.
 
 // This node's word for a census.
 NodeSummary summary_of(const NodeStatus& status);

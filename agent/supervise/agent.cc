@@ -39,7 +39,7 @@
 namespace drun::agent {
 namespace {
 
-// After the last process is gone a pipe can only be held open by what the kernel did not let go.
+// When all processes are gone, only unkillable ones can still hold a pipe open.
 constexpr std::chrono::seconds kDrainAtMost{1};
 
 constexpr std::size_t kMostLogReads = 64;
@@ -159,7 +159,7 @@ class Agent final : rendezvous::Client::Listener,
   std::chrono::milliseconds slowest_start_time_{0};
   std::optional<std::uint64_t> last_term_;  // of the coordinator that was joined last
   std::string stop_cause_;                  // of this round
-  // Started by a request to kill everything: a console that takes no output is not waited for.
+  // Started by a kill request: limits the wait for a blocked console.
   asio::steady_timer give_up_{io_};
   std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
   std::vector<std::string> inherited_;
@@ -190,7 +190,7 @@ class Agent final : rendezvous::Client::Listener,
   bool is_killing_ = false;
   bool is_ending_ = false;
   std::size_t log_lookups_ = 0;  // being read, off the loop
-  std::string unusable_;         // why no other round may run on this node; empty: it may
+  std::string unusable_;         // why no further round can run on this node; empty: it can
   std::optional<Outcome> outcome_;
   Observers observers_;
   Clock::time_point round_began_;
@@ -248,7 +248,7 @@ Result<void> Agent::open() {
   return {};
 }
 
-// A port at which this agent coordinates the job, or may have to.
+// Opens the port at which this agent coordinates the job or may have to.
 Result<void> Agent::open_server(JoinSpec& join) {
   auto on_leader = [this](const Endpoint& leader, std::uint64_t term) {
     client_->name_leader(leader, term);
@@ -285,7 +285,7 @@ AgentEnd Agent::run() {
   } else {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
   }
-  assert(outcome_);  // the loop has an end only after it
+  assert(outcome_);  // the loop only ends after it is set
   if (workers_.has_kept()) keep_leftovers_at_exit();
   faults_.settle(*outcome_);
   observers_.write(JobEnded{*outcome_});
@@ -313,7 +313,7 @@ void Agent::end_if_ready() {
   if (is_killing_) give_up_on_console();
 }
 
-// Lets go of everything that keeps the loop alive; the loop then ends by itself.
+// Stops everything that keeps the loop running.
 void Agent::end() {
   progress_.stop();
   faults_.stop();
@@ -330,7 +330,7 @@ void Agent::end() {
   give_up_.cancel();
 }
 
-// On each node that coordinates the job, or may have to.
+// Call on each node that coordinates the job or may become the coordinator.
 void Agent::watch_deadline() {
   if (!spec_.deadline || !server_) return;
   const auto may_ask = [this] { return phase() != NodePhase::Stopping; };
@@ -426,7 +426,7 @@ Result<void> Agent::start_workers() {
   return {};
 }
 
-// Standby nodes, too: their first round is warm.
+// Also on standby nodes, so that their first round starts warm.
 void Agent::start_preloading() {
   const WorkerSpec& worker = spec_.worker;
   const auto program = preload::python_program(worker_argv(worker, 0));
@@ -446,7 +446,8 @@ void Agent::start_preloading() {
   preloader_->start();
 }
 
-// A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
+// This node cannot run the round (full disk, no descriptors left). Reports the reason to the
+// coordinator, which tells all nodes.
 void Agent::report_unable(const Error& error) {
   round_ = Round::Over;
   const rendezvous::SeenFailure failure{unable_failure(spec_, *world_, error),
@@ -611,7 +612,7 @@ void Agent::on_kill_now() {
   if (round_ != Round::Running) give_up_on_console();
 }
 
-// Of files that a file system may be slow to give.
+// Reads the failures' error files and stderr files off the loop, because the file system can block.
 void Agent::read_failures() {
   if (failures_.empty()) return settle_round({});
   std::vector<rendezvous::SeenFailure> brief;

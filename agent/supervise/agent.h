@@ -6,7 +6,7 @@
 //   Client   on_stop     Workers stop
 //   Workers  all gone    Output drains and reads the failures' files, then Client reports: success,
 //                        or stopped with the failures in full
-//   Client   on_look     Watch collects what the workers do, Client passes it on
+//   Client   on_look     Watch collects the workers' state, Client sends it to the coordinator
 //   Watch    suspects    Client tells the coordinator, which examines all nodes and may stop the
 //                        round
 //   Signals  terminate   Client interrupts the job, Workers stop with that signal
@@ -30,17 +30,17 @@ namespace drun::agent {
 
 struct AgentEnd {
   Outcome outcome;
-  std::string events;            // the lines of all events, with AgentSpec::keeps_events
+  std::string events;            // the lines of all events, if AgentSpec::keeps_events
   PhaseTimes phases{};           // of this node
   std::string log_directory;     // where this node's log files are; empty: none were kept
   bool was_coordinator = false;  // this agent coordinated the job when it ended
   std::optional<World> world{};  // of the last round; absent: no round started
-  // What must go to the channel first (Output::unfinished_frame).
+  // Must be written to the channel before any other frame (Output::unfinished_frame).
   std::string unfinished_frame{};
 };
 
-// Runs the job as this node's agent, from joining to the end. When it returns nothing of the job
-// runs on this node (but what the kernel holds on to, which has been logged). Errors: all in the
+// Runs the job as this node's agent, from joining to the end. When it returns, no process of the
+// job runs on this node, except unkillable ones, which have been logged. All errors are in the
 // outcome. Never throws.
 AgentEnd run_agent(const AgentSpec& spec, const Log& log);
 

@@ -28,8 +28,8 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
   return failure;
 }
 
-// For display. The worker knows best when it failed, but most workers write whole seconds: a time
-// in the second of its end adds nothing to the time of that end.
+// For display. The worker's own time is the best one, but most workers write whole seconds. If it
+// is in the same second as the worker's end, the time of the end is more precise.
 WallTime closer_time(WallTime ended, WallTime told) {
   return std::chrono::floor<std::chrono::seconds>(ended) == told ? ended : told;
 }

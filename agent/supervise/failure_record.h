@@ -1,7 +1,7 @@
-// edge. Makes the one record of a failure out of what the agent knows: brief at once, in full when
-// the worker's streams are drained and its error file is there.
+// edge. Creates the record of a worker's failure: a brief one at once, and the full one when the
+// worker's streams are drained and its error file can be read.
 //
-// Thread: the io_context's only.   Errors: none; an error file that cannot be used is left out.
+// An error file that cannot be used is ignored.   Thread: the io_context's only.
 #pragma once
 
 #include <functional>
@@ -20,32 +20,32 @@
 
 namespace drun::agent {
 
-// Who, where, how and when: enough to stop the job by. (core)
+// The worker, its node, its exit status and the time: enough for the coordinator to stop the job.
 Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd& end);
 
-// Workers that show no sign of life, now; `pids` by local rank. (core, but for the clock)
+// The failures of workers that hang, as of now; `pids` by local rank.
 std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
                                    const std::vector<hang::Suspect>& suspects,
                                    const std::vector<int>& pids);
 
-// A round that could not be started on this node at all. (core)
+// The failure of a round that could not be started on this node.
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
 
-// With the error file's message, traceback and time, which is for display and does not order
-// failures; and the last lines of stderr: those given, or else those of streams.stderr_file. Reads
-// the files: not in the loop.
+// Adds the message, traceback and time of the worker's error file, and the last lines of its
+// stderr: `stderr_tail` if given, else the end of streams.stderr_file. The time is for display only
+// and does not order failures. Reads files, so do not call it in the loop.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
                      std::optional<std::vector<std::string>> stderr_tail);
 
-// Of all that have failed in a round, by their streams of that round. The files are read off the
-// loop; `on_read` is called once, from the loop, with brief failures where they cannot be read.
+// Completes all failures of a round off the loop. `on_read` is called once, from the loop; if the
+// files could not be read, with the brief failures.
 void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
                         const std::vector<WorkerStreams>& streams, Output& output,
                         std::function<void(std::vector<rendezvous::SeenFailure>)> on_read);
 
-// drun's own TORCHELASTIC_ERROR_FILE (spec.error_file): the root cause's error file with its exit
-// code added where it is on this node, else the same told from the outcome. Nothing when there is
-// none to write or the job succeeded.
+// Writes drun's own TORCHELASTIC_ERROR_FILE (spec.error_file) if the job failed. If the root
+// cause's error file is on this node, copies it and adds the exit code; otherwise writes the file
+// from the outcome. Does nothing if spec.error_file is empty.
 void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log);
 
 }  // namespace drun::agent

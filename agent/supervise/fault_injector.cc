@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kToldAtMost{1};
-// Of what the report lists.
+// The number of faults that the report lists.
 constexpr std::size_t kMostListed = 256;
 
 bool is_same(const InjectedFault& left, const InjectedFault& right) {
@@ -160,14 +160,14 @@ void FaultInjector::inject(const Pending& pending) {
   }
 }
 
-// The guardian ends what is left.
+// The guardian kills all other processes.
 void FaultInjector::kill_node() const {
   sweep({}, std::chrono::milliseconds(0));
   ::raise(SIGKILL);
 }
 
-// Processes that are started meanwhile stop with the agent at the latest, since it starts no more.
-// The guardian must not end the node, so it is stopped first.
+// The guardian must not end the node, so it is stopped first. Processes that are started meanwhile
+// stop when the agent stops, because nothing is started afterwards.
 void FaultInjector::freeze_node() const {
   ::kill(::getppid(), SIGSTOP);
   const Descendants below;

@@ -1,14 +1,18 @@
-// edge. Injects the faults of --inject that are this node's (agent/faults.h), at their time.
+// edge. Injects the faults of --inject (agent/faults.h) that apply to this node, at their time.
 //
 //   round begins -> a fault is due -> announce it -> told() by the coordinator, or kToldAtMost has
 //   passed -> inject it
 //
-// So every node knows of a fault before it happens, also when it ends this node, and no other node
-// injects it again. When the round ends here before the coordinator has answered, the coordinator
-// decides: it passes the fault on, and it is injected, or the round is over there too, and the
-// fault is left for the next one. Exit, OutOfMemory: SIGKILL, and the end of the worker is recorded
-// as what the fault says. Owner:   Agent. stop() lets go of the io_context.   Thread: the
-// io_context's only.
+// Every node therefore knows about a fault before it happens, even if the fault ends this node, and
+// no other node injects it again. If the round ends here before the coordinator has answered, the
+// coordinator decides: either it confirms the fault, which is then injected, or the round is over
+// there too, and the fault stays pending for the next round.
+//
+// Exit and OutOfMemory are implemented with SIGKILL; the worker's end is recorded as the fault
+// specifies.
+//
+// Owner:   Agent. After stop() it no longer keeps the io_context running.
+// Thread:  the io_context's only.
 #pragma once
 
 #include <chrono>
@@ -30,9 +34,9 @@ class FaultInjector {
   struct Node {
     Workers& workers;
     std::function<void(const InjectedFault&)> announce;
-    std::function<void(const InjectedFault&)> on_recorded;  // each once, of any node
+    std::function<void(const InjectedFault&)> on_recorded;  // once per fault, of any node
     std::string host;
-    int first_round = 0;  // that runs the program
+    int first_round = 0;  // the first round that runs the program
   };
 
   FaultInjector(asio::io_context& io, Log log, FaultPlan plan, Node node);
@@ -41,15 +45,15 @@ class FaultInjector {
 
   void begin_round(const World& world);
   void end_round();
-  // Of this node or of another one.
+  // The coordinator has announced a fault of this node or of another one.
   void told(const InjectedFault& fault);
   void stop();
 
-  // As the fault says that it ended, if one was injected into it.
+  // If a fault was injected into this worker: its end as the fault specifies.
   WorkerEnd as_injected(WorkerEnd end) const;
-  // Brief: marks it if it is the result of a fault.
+  // Marks a brief failure if a fault caused it.
   void mark(Failure& failure) const;
-  // The outcome's list of faults.
+  // Fills in the outcome's list of faults.
   void settle(Outcome& outcome) const;
 
  private:

@@ -24,7 +24,7 @@ constexpr unsigned kMostDevices = 1024;
 constexpr unsigned kMostProcesses = 1024;  // of one GPU
 constexpr std::chrono::milliseconds kInterval{50};
 constexpr std::chrono::seconds kSilentWait{1};
-constexpr std::chrono::seconds kAnswerAtMost{5};  // beyond the time that was asked for
+constexpr std::chrono::seconds kAnswerAtMost{5};  // in addition to the requested time
 
 using DeviceHandle = void*;
 
@@ -37,7 +37,7 @@ struct ProcessInfo {
 };
 static_assert(sizeof(ProcessInfo) == 24);
 
-// NVML while it is in use.
+// Loads and initializes NVML for its lifetime.
 class Nvml {
  public:
   explicit Nvml(const std::string& library)
@@ -90,7 +90,7 @@ class Nvml {
   int (*processes_)(DeviceHandle, unsigned*, ProcessInfo*) = nullptr;
 };
 
-// A pid that runs belongs to a newer process.
+// A pid that exists belongs to a newer process.
 bool is_gone(int pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
 
 std::vector<int> held_by(const Nvml& nvml, const std::vector<int>& pids) {

@@ -1,12 +1,12 @@
-// edge. Waits until NVIDIA's driver has taken back the GPU memory of workers that are gone: a round
-// that starts while it has not would run out of memory at its first allocation.
+// edge. Waits until NVIDIA's driver has released the GPU memory of workers that have exited. A
+// round that starts earlier could run out of memory at its first allocation.
 //
-// How:     NVML lists the processes that hold memory of each GPU, and a process stays in the list
-//          until its memory is free. The library is loaded when it is needed. Without it, or where
-//          process ids are not the driver's (most containers), nothing
-//          is waited for.
-// Blocks:  NVML may, for seconds: it is asked in a thread.
-// Owner:   Agent.   Thread: the io_context's only.   Errors: none.
+// NVML lists the processes that hold memory of each GPU; a process stays in the list until its
+// memory is free. NVML is loaded when it is first needed. There is no wait without it, nor where
+// process ids differ from the driver's (in most containers). NVML can block for seconds, so it is
+// called in a thread.
+//
+// Owner:   Agent.   Thread: the io_context's only.
 #pragma once
 
 #include <chrono>
@@ -23,25 +23,25 @@ namespace drun::agent {
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
-// The process ids that NVML lists as users of any GPU; absent: there is no such library, or it does
-// not work here. Blocks.
+// The process ids that NVML lists as users of any GPU; absent if the library is missing or does not
+// work here. Blocks.
 std::optional<std::vector<int>> gpu_processes(const std::string& library);
 
-// Whether process ids are those that a driver knows.
+// Whether this process's ids are the ones that the driver uses.
 bool is_first_pid_namespace();
 
 class GpuRelease {
  public:
-  // `unfreed`: which memory was not free in time, as a sentence's end; empty: all is.
+  // `unfreed`: the memory that was not released in time, as the end of a sentence; empty: none.
   using OnFree = std::function<void(const std::string& unfreed)>;
 
-  // `library`: a path, or a name to be looked for as ld.so(8) does; empty: nothing is waited for.
+  // `library`: a path or name for dlopen(3); empty: never waits.
   GpuRelease(asio::io_context& io, Log log, std::string library);
 
-  // `pids`: processes that are gone. Called back once, from the loop or from stop().
+  // `pids`: processes that have exited. `on_free` is called once, from the loop or from stop().
   void wait(std::vector<int> pids, std::chrono::milliseconds at_most, OnFree on_free);
 
-  // Nothing is waited for from now on.
+  // Ends the wait, and does not wait any more.
   void stop();
 
  private:
@@ -53,7 +53,7 @@ class GpuRelease {
   asio::steady_timer limit_;
   FileWriter thread_;
   OnFree on_free_;
-  int wait_ = 0;  // the number of the last one
+  int wait_ = 0;  // number of the latest wait
 };
 
 }  // namespace drun::agent

@@ -16,7 +16,7 @@
 namespace drun::agent {
 namespace {
 
-// The coordinator itself waits for the nodes, so long.
+// The coordinator itself waits up to kCensusLimit for the nodes.
 constexpr std::chrono::seconds kJobLimit = kCensusLimit + std::chrono::seconds(1);
 constexpr std::chrono::seconds kStacksLimit = rendezvous::kLookLimit + std::chrono::seconds(3);
 

@@ -25,7 +25,7 @@ constexpr std::chrono::minutes kTrimInterval{1};
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-// The first whole number of `line`; the largest there is where it has too many digits.
+// The first integer in `line`; the largest value if it has too many digits.
 std::optional<std::uint64_t> first_number_in(std::string_view line) {
   const auto begin = std::find_if(line.begin(), line.end(), is_digit);
   if (begin == line.end()) return std::nullopt;
@@ -44,7 +44,7 @@ bool is_blank(std::string_view line) {
                      [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
 }
 
-// A regular file, whatever a worker may have put there; never blocks.
+// Opens only a regular file, because a worker can put anything there. Never blocks.
 UniqueFd open_regular(const std::string& path, int flags) {
   UniqueFd fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat about {};
@@ -118,7 +118,7 @@ ProgressFiles::~ProgressFiles() {
   if (!directory_.empty()) ::rmdir(directory_.c_str());
 }
 
-// Without a place for them jobs have no progress files, which costs them nothing else.
+// If it fails, the job runs without progress files.
 bool ProgressFiles::make_directory() {
   if (!directory_.empty()) return true;
   if (has_failed_) return false;
@@ -172,7 +172,7 @@ void ProgressFiles::trim_later() {
   });
 }
 
-// Programs append a line for each step, for days.
+// Programs append a line per step, for days, so large files are truncated.
 void ProgressFiles::trim() {
   for (int i = 0; i < workers_; ++i) {
     const std::string path = file(static_cast<std::size_t>(i));

@@ -1,13 +1,12 @@
-// edge. The progress that the workers of this node have shown in a round: a progress file for each
-// worker (DRUN_PROGRESS_FILE) and the newest file below --checkpoint-dir.
+// edge. Collects the progress of this node's workers during a round: from one progress file per
+// worker (DRUN_PROGRESS_FILE) and from the newest file below --checkpoint-dir.
 //
-// Files:   <temporary>/drun_progress_<random>/<round>.<local rank>, in /dev/shm where it can be.
-// The
-//          agent makes the directory (0700), once; a worker that shows progress makes its file.
-//          Links and whatever is not a regular file are ignored. Files larger than
-//          kMostProgressBytes are emptied once a minute.
-// Blocks:  a checkpoint directory may be on a network file system: it is read in a thread, and a
-//          read that takes longer than kScanAtMost is given up.
+// Files:   <temporary>/drun_progress_<random>/<round>.<local rank>, preferably in /dev/shm. The
+//          agent creates the directory (0700) once; a worker that reports progress creates its
+//          file. Links and files that are not regular are ignored. Files larger than
+//          kMostProgressBytes are truncated once a minute.
+// Blocks:  a checkpoint directory may be on a network file system, so it is scanned in a thread. A
+//          scan that takes longer than kScanAtMost is abandoned.
 // Owner:   Agent.   Thread: the io_context's only.
 #pragma once
 
@@ -30,14 +29,14 @@ namespace drun::agent {
 inline constexpr std::size_t kMostProgressBytes = std::size_t{1} << 20;
 inline constexpr std::chrono::seconds kScanAtMost{5};
 
-// core. The progress that lines of a progress file show: the first whole number of each line is a
-// step. A line that is not complete counts, too. `is_cut`: the first line's begin is missing.
+// The progress in the lines of a progress file: the first integer of each line is a step. An
+// unfinished last line counts too. `is_cut`: the beginning of the first line is missing.
 WorkProgress progress_in(std::string_view lines, bool is_cut);
-// Of both.
+// The progress of both together.
 WorkProgress together(const WorkProgress& one, const WorkProgress& other);
 
-// The newest change of a file below `directory`, in nanoseconds since 1970; 0: there is none. At
-// most kMostScanned entries, at most three directories deep. Blocks.
+// The latest modification time of a file below `directory`, in nanoseconds since 1970; 0: no file.
+// Looks at up to kMostScanned entries, up to three directories deep. Blocks.
 inline constexpr int kMostScanned = 100'000;
 std::int64_t newest_change(const std::string& directory);
 
@@ -45,27 +44,27 @@ class ProgressFiles {
  public:
   using OnCollected = std::function<void(const WorkProgress&)>;
 
-  // `checkpoints`: absent: none.
+  // `checkpoints`: the directory of --checkpoint-dir, if given.
   ProgressFiles(asio::io_context& io, Log log, std::optional<std::string> checkpoints);
   ProgressFiles(const ProgressFiles&) = delete;
   ProgressFiles& operator=(const ProgressFiles&) = delete;
   ~ProgressFiles();
 
   void begin_round(int round, int workers);
-  // DRUN_PROGRESS_FILE; empty: there is no place for it.
+  // The value of DRUN_PROGRESS_FILE; empty if the directory could not be created.
   std::string file(std::size_t local_rank) const;
 
-  // Once the workers are gone. Called back once: at once without a checkpoint directory, else from
-  // the loop or from stop().
+  // Call when the workers have exited. `on_collected` is called once: within collect() if there is
+  // no checkpoint directory, else from the loop or from stop().
   void collect(OnCollected on_collected);
 
-  // Nothing keeps the loop from now on.
+  // After this, it no longer keeps the io_context running.
   void stop();
 
  private:
   struct Checkpoints {
     std::string directory;
-    std::int64_t newest = 0;  // as of the last scan; the thread's alone
+    std::int64_t newest = 0;  // as of the last scan; used by the thread only
   };
 
   bool make_directory();
@@ -80,7 +79,7 @@ class ProgressFiles {
   asio::steady_timer trim_;
   asio::steady_timer limit_;
   std::string directory_;
-  bool has_failed_ = false;  // to make the directory
+  bool has_failed_ = false;  // creating the directory failed
   int round_ = 0;
   int workers_ = 0;
   bool has_begun_ = false;
@@ -88,7 +87,7 @@ class ProgressFiles {
   std::shared_ptr<Checkpoints> checkpoints_;  // null: none
   FileWriter thread_;
   OnCollected on_collected_;
-  int scan_ = 0;  // the number of the last one
+  int scan_ = 0;  // number of the latest scan
 };
 
 }  // namespace drun::agent

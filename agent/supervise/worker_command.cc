@@ -19,7 +19,7 @@ constexpr std::string_view kLocalRank = "local_rank";
 bool is_name_start(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool is_name_part(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
 
-// The one device that a worker of virtual local rank 0 sees.
+// Adds the variables for the one device that a worker with virtual local rank 0 sees.
 void add_virtual_device(std::vector<EnvironmentEntry>& own, const WorkerSpec& spec,
                         int local_rank) {
   const std::optional<DeviceList> list = inherited_devices(spec.environment);
@@ -54,7 +54,7 @@ Placeholder placeholder_at_front(std::string_view text) {
   return {.name = text.substr(begin, end - begin), .size = end + (is_braced ? 1 : 0)};
 }
 
-// What its program's -x say, where drun itself says nothing.
+// Adds the program's -x variables that drun does not set itself.
 void add_programs_own(std::vector<EnvironmentEntry>& own, const WorkerSpec& spec, int local_rank) {
   const ProgramSpec* program = program_of(spec, local_rank);
   if (program == nullptr) return;

@@ -5,24 +5,25 @@
 // round ends when all of it is gone. A worker's exit counts as a failure only if it was observed
 // before the first stop signal was sent; exits after that are caused by the stop.
 //
-//               Started   last exit   failure   Stop        Kill      AllGone    deadline
-//  Idle         Running   -           -         -           -         -          -
-//  Running      assert    success 1   Stop 2    Stopping 2  Killing   -          -
-//  Notified     assert    check       record    Stopping 6  Killing   Idle 3     Stopping 6
-//  Stopping     assert    check       record    -           Killing   Idle 3     Killing
-//  Waiting      assert    assert      assert    Stopping 2  Killing   Idle       report,
-//  Terminating Settling     assert    assert      assert    Stopping 2  Killing   Idle       Kept
-//  Terminating  assert    assert      assert    -           Killing   Idle       Killing
-//  Kept         assert    assert      assert    Stopping 2  Killing   Idle 4     -
-//  Killing      assert    check       record    -           -         Idle 3     kill again, Idle 5
+//               Started  last exit  failure     Stop          Kill     AllGone  deadline
+//  Idle         Running  -          -           -             -        -        -
+//  Running      assert   success 1  Stopping 2  Stopping 2,3  Killing  -        -
+//  Notified     assert   check      record      Stopping 2    Killing  Idle 4   Stopping 2
+//  Stopping     assert   check      record      -             Killing  Idle 4   Killing
+//  Waiting      assert   assert     assert      Stopping 2    Killing  Idle     report, Terminating
+//  Settling     assert   assert     assert      Stopping 2    Killing  Idle     Kept
+//  Terminating  assert   assert     assert      -             Killing  Idle     Killing
+//  Kept         assert   assert     assert      Stopping 2    Killing  Idle 5   -
+//  Killing      assert   check      record      -             -        Idle 4   kill again, Idle 6
 //
-//  1  every worker returned 0: Waiting, Settling or Terminating, as the policy for leftover
-//     processes says
-//  2  one deadline for all processes, however many workers have exited; Killing if it is 0
-//  3  only once every worker has been reaped
-//  4  the round's end was reported on entry to Kept
-//  6  a stop with a notice is Notified first: the workers have its signal and its time
-//  5  after `unkillable`: gives up and reports the processes that SIGKILL did not end
+//  1  every worker returned 0: Waiting, Settling or Terminating, depending on the policy for
+//     leftover processes
+//  2  one deadline for all processes, even if some workers have exited; Killing if it is 0
+//  3  a stop with a notice enters Notified first: the workers get its signal, and SIGTERM follows
+//     when the notice time has passed
+//  4  only once every worker has been reaped
+//  5  the round's end was reported on entry to Kept
+//  6  after `unkillable`: gives up and reports the processes that SIGKILL did not end
 //  -  ignored      assert  cannot happen unless the caller has a bug
 #pragma once
 

@@ -33,7 +33,7 @@ std::string printable(std::string_view line);
 
 }  // namespace drun
 
-// core. Quoting for the login shell of another host.
+// --- Quoting for the login shell of another host
 
 namespace drun::hosts {
 

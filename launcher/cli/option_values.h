@@ -59,11 +59,7 @@ Result<std::vector<std::string>> parse_command(std::string_view text);
 Result<MapBy> parse_map_by(std::string_view text);            // "slot", "node", "ppr:2:node"
 Result<std::string> parse_logs_specs(std::string_view text);  // only "default"
 
-}  // namespace drun
-
-// core. Values of the options about restarts and elastic worlds. Errors as above.
-
-namespace drun {
+// --- Restarts and elastic worlds. Errors as above.
 
 // "3", "3/1h", "3/progress".
 struct RestartBudget {
@@ -90,12 +86,7 @@ Result<RankOrder> parse_rank_order(std::string_view text);
 // 9 for "SIGKILL" and "KILL"; nullopt for an unknown name.
 std::optional<int> signal_number(std::string_view name);
 
-}  // namespace drun
-
-// core. Memory sizes (--store-memory).
-// Errors:  Usage, with the reason only.
-
-namespace drun {
+// --- Memory sizes (--store-memory). Errors: Usage, with the reason only.
 
 // An integer number of bytes, or with a suffix K, M, G or T (powers of 1024; KiB and KB are
 // equivalent; any case). From 1MiB to 1024TiB.

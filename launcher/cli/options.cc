@@ -338,9 +338,9 @@ void declare_accepted(OptionTable& table, Options& options) {
                            "plug-ins are not supported", kWithoutVariable);
 }
 
-void declare_doctor(OptionTable& table, DoctorOptions& wishes) {
+void declare_doctor(OptionTable& table, DoctorOptions& doctor) {
   table.group("drun doctor");
-  table.flag("--json", wishes.is_json, "print all findings as one JSON object",
+  table.flag("--json", doctor.is_json, "print all findings as one JSON object",
              kOwnWithoutVariable);
 }
 
@@ -828,9 +828,9 @@ std::vector<CommandSyntax> command_syntaxes() {
   Printed printed;
   OptionTable launcher(no_variables);
   declare_launcher(launcher, options, printed);
-  DoctorOptions wishes;
+  DoctorOptions doctor_command;
   OptionTable doctor(no_variables);
-  declare_doctor(doctor, wishes);
+  declare_doctor(doctor, doctor_command);
   declare_launcher(doctor, options, printed);
   bool help = false;
   StoreCommand store_command;

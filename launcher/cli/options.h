@@ -23,10 +23,9 @@
 #include "rendezvous/job/evidence.h"
 #include "rendezvous/job/world.h"
 
-// core. Options about other machines, as given on the command line. Absent or empty: not given.
-// host_pool.h and host_plan.h define the syntax of the texts.
-
 namespace drun {
+
+// --- Other machines. Absent or empty: not given. host_pool.h and host_plan.h define the syntax.
 
 // --signal-before: "60", "60:SIGUSR1".
 struct SignalBefore {
@@ -78,11 +77,7 @@ struct HostOptions {
   bool operator==(const HostOptions&) const = default;
 };
 
-}  // namespace drun
-
-// core. One of several programs of a job, as given on the command line.
-
-namespace drun {
+// --- Programs
 
 enum class Device { Auto, Cpu, Gpu, Xpu };
 using WorkerCount = std::variant<int, Device>;
@@ -101,9 +96,7 @@ struct ProgramOptions {
   bool operator==(const ProgramOptions&) const = default;
 };
 
-}  // namespace drun
-
-namespace drun {
+// --- All options
 
 struct NodeRange {
   int min = 1;
@@ -320,13 +313,7 @@ Options doctor_options(Options options);
 // "--option=value: reason; remedy".
 Error usage_error(const std::string& what, const std::string& reason);
 
-}  // namespace drun
-
-// core. Parses drun's helper commands (`drun store`, `drun status`, `drun stacks` ...), which are
-// selected by the first word.
-// Errors:  Usage, as in parse_command_line.
-
-namespace drun {
+// --- Helper commands (`drun store`, `drun status` ...), selected by the first word
 
 // nullopt if the first word is not a helper command. `words` is argv without argv[0].
 std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,

@@ -12,11 +12,11 @@
 
 namespace drun {
 
-// core. The socket names in `list`, which has the format of /proc/net/unix, that belong to `user`,
-// or to any user if `user` is 0. Sorted, without the '@'.
+// The socket names in `list`, which has the format of /proc/net/unix, that belong to `user`, or to
+// any user if `user` is 0. Sorted, without the '@'.
 std::vector<std::string> sockets_in(std::istream& list, const std::string& word, unsigned user);
 
-// core. Whether `name`, "drun/UID/PID/RANDOM", is a socket of the agent with this pid.
+// Whether `name`, "drun/UID/PID/RANDOM", is a socket of the agent with this pid.
 bool is_socket_of(std::string_view name, int agent_pid);
 
 // Names of sockets with the first word `word` ("drun" or "drun-stacks") that belong to this user,

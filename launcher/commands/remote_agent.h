@@ -28,17 +28,12 @@ class LineReader {
   std::string held_;
 };
 
-}  // namespace drun::hosts
-
-// edge. The agent's side of --hosts: reads its command line from standard input, and waits for "go"
-// before it starts anything.
+// --- The agent's side of --hosts
 //
 //   Start line -> variables, directory, options, plan -> Hello -> "go" -> the job -> End
 //
 // Start must arrive within kStartAtMost and have at most kMostLineBytes. "go" has no timeout,
 // because the launcher waits for all hosts. End of file ends the agent at any time.
-
-namespace drun::hosts {
 
 inline constexpr std::chrono::seconds kStartAtMost{60};
 

@@ -8,12 +8,12 @@
 
 namespace drun::engines {
 
-std::optional<Facts> detect(const EngineContext& around) {
-  if (!is_started_within_step(around)) {
-    if (auto facts = slurm_step(around)) return facts;
+std::optional<Facts> detect(const EngineContext& context) {
+  if (!is_started_within_step(context)) {
+    if (auto facts = slurm_step(context)) return facts;
   }
   for (const auto rule : {open_mpi, hydra, pmix, lsf, pbs, kubernetes, slurm_allocation}) {
-    if (auto facts = rule(around)) return facts;
+    if (auto facts = rule(context)) return facts;
   }
   return std::nullopt;
 }

@@ -14,6 +14,6 @@
 
 namespace drun::engines {
 
-std::optional<Facts> detect(const EngineContext& around);
+std::optional<Facts> detect(const EngineContext& context);
 
 }  // namespace drun::engines

@@ -42,7 +42,7 @@ int derived_port(std::string_view job) {
 }
 
 std::optional<EngineFact<std::string>> Reading::text(std::string_view name) const {
-  std::optional<std::string> value = surroundings_.variables(name);
+  std::optional<std::string> value = context_.variables(name);
   if (!value || value->empty()) return std::nullopt;
   return EngineFact<std::string>{.value = *std::move(value), .from = std::string(name)};
 }

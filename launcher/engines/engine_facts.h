@@ -74,20 +74,17 @@ struct EngineContext {
   Meeting meeting{};  // empty: not offered by the engine
 };
 
-}  // namespace drun::engines
-
-// core. Reads variables for the rules. An empty variable counts as unset. Records the names of
-// missing ones, and the first invalid value as `wrong`. Borrows the surroundings and the facts.
-
-namespace drun::engines {
+// --- Lookup of variables
+//
+// An empty variable counts as unset. Records the names of missing variables, and the first invalid
+// value as `wrong`. Borrows the context and the facts.
 
 // Limit of the numbers of nodes, ranks and slots.
 inline constexpr long kMostCount = 1L << 20;
 
 class Reading {
  public:
-  Reading(const EngineContext& surroundings, Facts& facts)
-      : surroundings_(surroundings), facts_(facts) {}
+  Reading(const EngineContext& context, Facts& facts) : context_(context), facts_(facts) {}
 
   // Absent if not set. text() and is_set() record no error.
   std::optional<EngineFact<std::string>> text(std::string_view name) const;
@@ -103,7 +100,7 @@ class Reading {
   void blame(std::string sentence);  // keeps the first one
 
  private:
-  const EngineContext& surroundings_;
+  const EngineContext& context_;
   Facts& facts_;
 };
 

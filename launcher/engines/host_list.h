@@ -8,7 +8,7 @@
 // group varies fastest. Duplicates and order are kept. ClusterShell's operators and @groups are not
 // supported. See srun(1), Slurm's src/common/hostlist.c, ClusterShell's nodeset(1).
 // Errors:  Usage, with the position, the reason and the remedy; also for more than kMostHosts
-// names.
+//          names.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@
 
 #include "rendezvous/base/result.h"
 
-// core. Lists in Slurm's syntax: "0,1,5" or "0-3,6".
-
 namespace drun::engines {
+
+// --- Lists in Slurm's syntax: "0,1,5" or "0-3,6"
 
 // The number of distinct entries in a list of numbers, ranges, and other names ("GPU-<uuid>").
 // Absent for malformed entries ("3-1", "4-", "") and above kMostCount.
@@ -31,9 +31,7 @@ std::optional<int> size_of_list(std::string_view text);
 // Whether `text` is a list, not a count: it contains a comma or a dash.
 bool is_list(std::string_view text);
 
-}  // namespace drun::engines
-
-namespace drun::engines {
+// --- Host lists
 
 inline constexpr std::size_t kMostNameBytes = 255;  // of a host
 inline constexpr std::size_t kMostHosts = 65536;

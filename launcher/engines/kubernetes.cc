@@ -33,9 +33,9 @@ std::optional<std::string> domain_of(std::string_view hosts, const std::string& 
 
 }  // namespace
 
-std::optional<Facts> kubernetes(const EngineContext& around) {
+std::optional<Facts> kubernetes(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   const auto index = reading.text("JOB_COMPLETION_INDEX");
   if (!index) return std::nullopt;
   facts.engine = "Kubernetes, Indexed Job";
@@ -45,15 +45,15 @@ std::optional<Facts> kubernetes(const EngineContext& around) {
       "completions, or --nnodes=1 when each pod is a job by itself)");
   facts.no_master = "node 0's address is missing; give --master-addr or set PET_MASTER_ADDR";
   const std::string suffix = "-" + index->value;
-  const std::string host(around.hostname.substr(0, around.hostname.find('.')));
+  const std::string host(context.hostname.substr(0, context.hostname.find('.')));
   if (!host.ends_with(suffix) || host.size() == suffix.size()) {
-    facts.no_master += " (the host name " + around.hostname + " does not end in " + suffix + ")";
+    facts.no_master += " (the host name " + context.hostname + " does not end in " + suffix + ")";
     return facts;
   }
   const std::string job = host.substr(0, host.size() - suffix.size());
   if (const auto id = run_id_from("", job))
     facts.run_id = EngineFact<std::string>{.value = *id, .from = "the host name"};
-  const auto domain = domain_of(around.file_text("/etc/hosts").value_or(""), host);
+  const auto domain = domain_of(context.file_text("/etc/hosts").value_or(""), host);
   if (!domain) {
     facts.no_master +=
         " (pods have no names for each other: the job's pod template needs a "

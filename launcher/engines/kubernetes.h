@@ -14,6 +14,6 @@
 namespace drun::engines {
 
 // Absent without a completion index.
-std::optional<Facts> kubernetes(const EngineContext& around);
+std::optional<Facts> kubernetes(const EngineContext& context);
 
 }  // namespace drun::engines

@@ -7,9 +7,9 @@ namespace drun::engines {
 namespace {
 
 // LSB_HOSTS is not set in large jobs; the file is the most complete source.
-std::optional<SlotList> hosts_of(Reading& reading, const EngineContext& around) {
+std::optional<SlotList> hosts_of(Reading& reading, const EngineContext& context) {
   if (reading.is_set("LSB_DJOB_HOSTFILE"))
-    return slots_from_file(reading, around.file_text, "LSB_DJOB_HOSTFILE");
+    return slots_from_file(reading, context.file_text, "LSB_DJOB_HOSTFILE");
   if (const auto pairs = reading.text("LSB_MCPU_HOSTS")) {
     auto list = slots_from_pairs(pairs->value, pairs->from);
     if (!list) reading.blame(shown(*pairs) + " is not HOST SLOTS HOST SLOTS ...; unset it");
@@ -25,9 +25,9 @@ std::optional<SlotList> hosts_of(Reading& reading, const EngineContext& around) 
 
 }  // namespace
 
-std::optional<Facts> lsf(const EngineContext& around) {
+std::optional<Facts> lsf(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   const auto job = reading.text("LSB_JOBID");
   if (!job) return std::nullopt;
   facts.engine = "LSF, job " + job->value;
@@ -38,7 +38,7 @@ std::optional<Facts> lsf(const EngineContext& around) {
       EngineFact<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
   const std::optional<EngineFact<int>> task = reading.number("LSF_PM_TASKID", 1);
   if (task) facts.node_rank = EngineFact<int>{.value = task->value - 1, .from = task->from};
-  const std::optional<SlotList> hosts = hosts_of(reading, around);
+  const std::optional<SlotList> hosts = hosts_of(reading, context);
   if (!hosts) {
     facts.no_master = "LSF's list of hosts is missing; give --master-addr";
     reading.miss("LSB_DJOB_HOSTFILE or LSB_MCPU_HOSTS");
@@ -56,10 +56,10 @@ std::optional<Facts> lsf(const EngineContext& around) {
   return facts;
 }
 
-std::optional<EngineFact<std::string>> lsf_first_host(const EngineContext& around) {
+std::optional<EngineFact<std::string>> lsf_first_host(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
-  const auto hosts = reading.is_set("LSB_JOBID") ? hosts_of(reading, around) : std::nullopt;
+  Reading reading(context, facts);
+  const auto hosts = reading.is_set("LSB_JOBID") ? hosts_of(reading, context) : std::nullopt;
   if (!hosts) return std::nullopt;
   return EngineFact<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
 }

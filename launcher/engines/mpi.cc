@@ -55,10 +55,10 @@ void read_ranks(Reading& reading, const Names& names, Facts& facts) {
   }
 }
 
-std::optional<EngineFact<std::string>> first_host_of_job(const EngineContext& around) {
-  if (auto host = slurm_first_host(around)) return host;
-  if (auto host = pbs_first_host(around)) return host;
-  return lsf_first_host(around);
+std::optional<EngineFact<std::string>> first_host_of_job(const EngineContext& context) {
+  if (auto host = slurm_first_host(context)) return host;
+  if (auto host = pbs_first_host(context)) return host;
+  return lsf_first_host(context);
 }
 
 // The machine of Open MPI 4's mpirun: the IPv4 address in "529989632.0;tcp://192.0.2.2:32903". With
@@ -88,14 +88,14 @@ bool is_reachable(const std::string& address) {
 
 // An address of this machine for others: its name, if it resolves to an address of an interface, or
 // else its address, if it has only one. Empty if unknown.
-std::string own_place(const EngineContext& around) {
-  const auto& own = around.addresses;
+std::string own_place(const EngineContext& context) {
+  const auto& own = context.addresses;
   const auto is_own = [&own](const std::string& address) {
     return is_reachable(address) && std::find(own.begin(), own.end(), address) != own.end();
   };
   const std::vector<std::string> named =
-      around.addresses_of ? around.addresses_of(around.hostname) : std::vector<std::string>();
-  if (std::any_of(named.begin(), named.end(), is_own)) return around.hostname;
+      context.addresses_of ? context.addresses_of(context.hostname) : std::vector<std::string>();
+  if (std::any_of(named.begin(), named.end(), is_own)) return context.hostname;
   const auto is_candidate = [](const std::string& address) {
     return is_reachable(address) && address.find(':') == address.npos;
   };
@@ -104,11 +104,11 @@ std::string own_place(const EngineContext& around) {
 }
 
 // Rank 0 sends "PLACE/JOB" to all ranks: its address, and a unique name of the job.
-void meet(Reading& reading, const EngineContext& around, const Names& names, Facts& facts) {
-  if (!around.meeting || !facts.node_rank || !facts.wrong.empty()) return;
+void meet(Reading& reading, const EngineContext& context, const Names& names, Facts& facts) {
+  if (!context.meeting || !facts.node_rank || !facts.wrong.empty()) return;
   std::optional<std::string> told;
-  if (facts.node_rank->value == 0) told = own_place(around) + "/" + around.random_id;
-  const Result<MeetingResult> met = around.meeting(told);
+  if (facts.node_rank->value == 0) told = own_place(context) + "/" + context.random_id;
+  const Result<MeetingResult> met = context.meeting(told);
   if (!met && met.error().code == ErrorCode::Unreachable) return;
   const std::size_t slash = met ? met->told.find('/') : std::string::npos;
   if (slash == std::string::npos) {
@@ -126,9 +126,9 @@ void meet(Reading& reading, const EngineContext& around, const Names& names, Fac
     facts.nodes = EngineFact<int>{.value = met->processes, .from = names.meeting};
 }
 
-bool is_this_machine(const EngineContext& around, const std::string& host) {
-  const auto slurms = around.variables("SLURMD_NODENAME");
-  return short_name(host) == short_name(around.hostname) || (slurms && host == *slurms);
+bool is_this_machine(const EngineContext& context, const std::string& host) {
+  const auto slurms = context.variables("SLURMD_NODENAME");
+  return short_name(host) == short_name(context.hostname) || (slurms && host == *slurms);
 }
 
 bool is_one_machine(Reading& reading, const Names& names, const Facts& facts) {
@@ -136,7 +136,7 @@ bool is_one_machine(Reading& reading, const Names& names, const Facts& facts) {
   return local && facts.nodes && local->value == facts.nodes->value;
 }
 
-void find_master(Reading& reading, const EngineContext& around, const Names& names, Facts& facts) {
+void find_master(Reading& reading, const EngineContext& context, const Names& names, Facts& facts) {
   const std::string remedy = std::string(names.export_option) +
                              " (the machine of rank 0, as the others reach it), or --master-addr";
   const std::optional<EngineFact<int>> local = reading.number(names.local_size, 1);
@@ -154,22 +154,22 @@ void find_master(Reading& reading, const EngineContext& around, const Names& nam
     return;
   }
   if (facts.master_addr) {  // received from rank 0
-    facts.is_slurm_name = slurm_first_host(around).has_value();
+    facts.is_slurm_name = slurm_first_host(context).has_value();
     return;
   }
   facts.no_master = std::string(names.engine) + " does not tell where rank 0 is; write " + remedy;
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
-  if (const auto first = first_host_of_job(around)) {
+  if (const auto first = first_host_of_job(context)) {
     facts.master_addr = first;
-    facts.is_slurm_name = slurm_first_host(around).has_value();
-    if (is_first && !is_this_machine(around, first->value)) {
-      reading.blame("rank 0 is on " + around.hostname + ", but the first host of " + first->from +
+    facts.is_slurm_name = slurm_first_host(context).has_value();
+    if (is_first && !is_this_machine(context, first->value)) {
+      reading.blame("rank 0 is on " + context.hostname + ", but the first host of " + first->from +
                     " is " + first->value + "; write " + remedy);
     }
   } else if (const auto mpirun = mpirun_host(reading)) {
     facts.master_addr = mpirun;
     if (is_first && !is_with_mpirun(reading)) {
-      reading.blame("rank 0 is on " + around.hostname + ", which is not where mpirun runs (" +
+      reading.blame("rank 0 is on " + context.hostname + ", which is not where mpirun runs (" +
                     mpirun->value + "); write " + remedy);
     }
   }
@@ -201,15 +201,15 @@ void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
 
 }  // namespace
 
-bool is_started_within_step(const EngineContext& around) {
+bool is_started_within_step(const EngineContext& context) {
   Facts facts;
-  const Reading reading(around, facts);
+  const Reading reading(context, facts);
   return reading.is_set(kOpenMpi.rank) || reading.is_set("MPI_LOCALRANKID");
 }
 
-std::optional<Facts> open_mpi(const EngineContext& around) {
+std::optional<Facts> open_mpi(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   if (!reading.is_set(kOpenMpi.rank) && !reading.is_set(kOpenMpi.size)) return std::nullopt;
   facts.engine = kOpenMpi.engine;
   read_ranks(reading, kOpenMpi, facts);
@@ -220,30 +220,30 @@ std::optional<Facts> open_mpi(const EngineContext& around) {
   }
   // Open MPI names the job already, so exchange only the address, and only if it is unknown.
   if (facts.nodes && !reading.is_set("MASTER_ADDR") && !is_one_machine(reading, kOpenMpi, facts))
-    meet(reading, around, kOpenMpi, facts);
-  find_master(reading, around, kOpenMpi, facts);
+    meet(reading, context, kOpenMpi, facts);
+  find_master(reading, context, kOpenMpi, facts);
   find_port(reading, facts);
   remark_neighbours(reading, kOpenMpi, facts);
   return facts;
 }
 
-std::optional<Facts> hydra(const EngineContext& around) {
+std::optional<Facts> hydra(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   if (!reading.is_set(kHydra.rank) && !reading.is_set(kHydra.size) && !reading.is_set("PMI_ID"))
     return std::nullopt;
   facts.engine = kHydra.engine;
   read_ranks(reading, kHydra, facts);
-  if (facts.nodes && !reading.is_set("MASTER_ADDR")) meet(reading, around, kHydra, facts);
-  find_master(reading, around, kHydra, facts);
+  if (facts.nodes && !reading.is_set("MASTER_ADDR")) meet(reading, context, kHydra, facts);
+  find_master(reading, context, kHydra, facts);
   find_port(reading, facts);
   remark_neighbours(reading, kHydra, facts);
   return facts;
 }
 
-std::optional<Facts> pmix(const EngineContext& around) {
+std::optional<Facts> pmix(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   if (!reading.is_set("PMIX_RANK")) return std::nullopt;
   facts.engine = kPmix.engine;
   facts.node_rank = reading.number(kPmix.rank, 0);
@@ -251,7 +251,7 @@ std::optional<Facts> pmix(const EngineContext& around) {
     if (const auto id = run_id_from("pmix-", job->value))
       facts.run_id = EngineFact<std::string>{.value = *id, .from = job->from};
   }
-  meet(reading, around, kPmix, facts);
+  meet(reading, context, kPmix, facts);
   if (const auto given = reading.text("MASTER_ADDR")) facts.master_addr = given;
   if (!facts.nodes) reading.miss("the number of processes (no variable has it: give --nnodes)");
   if (!facts.master_addr)

@@ -16,12 +16,12 @@
 namespace drun::engines {
 
 // Absent if none of the launcher's variables is set.
-std::optional<Facts> open_mpi(const EngineContext& around);
-std::optional<Facts> hydra(const EngineContext& around);
-std::optional<Facts> pmix(const EngineContext& around);
+std::optional<Facts> open_mpi(const EngineContext& context);
+std::optional<Facts> hydra(const EngineContext& context);
+std::optional<Facts> pmix(const EngineContext& context);
 
 // Whether an MPI launcher started this process inside a Slurm step. The SLURM_ variables then
 // belong to the launcher's daemon.
-bool is_started_within_step(const EngineContext& around);
+bool is_started_within_step(const EngineContext& context);
 
 }  // namespace drun::engines

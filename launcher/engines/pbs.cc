@@ -15,9 +15,9 @@ bool is_script(const Reading& reading) {
 
 }  // namespace
 
-std::optional<Facts> pbs(const EngineContext& around) {
+std::optional<Facts> pbs(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   const auto job = reading.text("PBS_JOBID");
   if (!job) return std::nullopt;
   facts.engine = "PBS, job " + job->value;
@@ -28,7 +28,7 @@ std::optional<Facts> pbs(const EngineContext& around) {
       EngineFact<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
   facts.node_rank = reading.number("PBS_NODENUM", 0);
   if (!reading.is_set("PBS_NODEFILE")) reading.miss("PBS_NODEFILE");
-  const auto hosts = slots_from_file(reading, around.file_text, "PBS_NODEFILE");
+  const auto hosts = slots_from_file(reading, context.file_text, "PBS_NODEFILE");
   if (!hosts) {
     if (facts.wrong.empty()) facts.no_master = "PBS_NODEFILE is not set; give --master-addr";
     return facts;
@@ -45,10 +45,10 @@ std::optional<Facts> pbs(const EngineContext& around) {
   return facts;
 }
 
-std::optional<EngineFact<std::string>> pbs_first_host(const EngineContext& around) {
+std::optional<EngineFact<std::string>> pbs_first_host(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
-  const auto hosts = slots_from_file(reading, around.file_text, "PBS_NODEFILE");
+  Reading reading(context, facts);
+  const auto hosts = slots_from_file(reading, context.file_text, "PBS_NODEFILE");
   if (!hosts) return std::nullopt;
   return EngineFact<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
 }

@@ -11,9 +11,9 @@
 namespace drun::engines {
 
 // Absent outside a PBS job.
-std::optional<Facts> pbs(const EngineContext& around);
+std::optional<Facts> pbs(const EngineContext& context);
 
 // The first host of the job, for launchers inside it that report no addresses.
-std::optional<EngineFact<std::string>> pbs_first_host(const EngineContext& around);
+std::optional<EngineFact<std::string>> pbs_first_host(const EngineContext& context);
 
 }  // namespace drun::engines

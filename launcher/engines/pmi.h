@@ -17,7 +17,7 @@ namespace drun::engines {
 // The limit for a text, which must not contain blanks. Servers guarantee no more.
 inline constexpr std::size_t kMostPmiBytes = 512;
 
-// core. The requests, and the meaning of the answers. Does no I/O.
+// Composes the requests and interprets the answers. Does no I/O.
 class PmiMeeting {
  public:
   // `told`: the text of rank 0; absent on other ranks.

@@ -133,9 +133,9 @@ void check_tasks(Reading& reading, const Facts& facts) {
 
 }  // namespace
 
-std::optional<Facts> slurm_step(const EngineContext& around) {
+std::optional<Facts> slurm_step(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   const auto step = step_of(reading);
   if (!step) return std::nullopt;
   const auto job = reading.text("SLURM_JOB_ID");
@@ -157,9 +157,9 @@ std::optional<Facts> slurm_step(const EngineContext& around) {
   return facts;
 }
 
-std::optional<Facts> slurm_allocation(const EngineContext& around) {
+std::optional<Facts> slurm_allocation(const EngineContext& context) {
   Facts facts;
-  Reading reading(around, facts);
+  Reading reading(context, facts);
   const auto job = reading.text("SLURM_JOB_ID");
   if (!job || step_of(reading)) return std::nullopt;
   facts.engine = "Slurm, job " + job->value + " without a step";
@@ -178,9 +178,9 @@ std::optional<Facts> slurm_allocation(const EngineContext& around) {
   return facts;
 }
 
-std::optional<EngineFact<std::string>> slurm_first_host(const EngineContext& around) {
+std::optional<EngineFact<std::string>> slurm_first_host(const EngineContext& context) {
   Facts facts;
-  const Reading reading(around, facts);
+  const Reading reading(context, facts);
   const auto list = reading.text("SLURM_JOB_NODELIST");
   if (!list) return std::nullopt;
   const auto hosts = expand_host_list(list->value);

@@ -17,11 +17,11 @@
 namespace drun::engines {
 
 // Absent outside a step, or outside an allocation.
-std::optional<Facts> slurm_step(const EngineContext& around);
-std::optional<Facts> slurm_allocation(const EngineContext& around);
+std::optional<Facts> slurm_step(const EngineContext& context);
+std::optional<Facts> slurm_allocation(const EngineContext& context);
 
 // The first node of the allocation, for launchers inside it that report no addresses.
-std::optional<EngineFact<std::string>> slurm_first_host(const EngineContext& around);
+std::optional<EngineFact<std::string>> slurm_first_host(const EngineContext& context);
 
 // The node's address and host name from the output of `scontrol --oneliner show node NAME`. Each is
 // an address or a name; invalid ones are left out.

@@ -14,9 +14,9 @@
 
 #include "launcher/facts/topology.h"
 
-// core. NVIDIA GPUs and the MIG instances of those that are partitioned.
-
 namespace drun {
+
+// --- NVIDIA GPUs, and the MIG instances of partitioned ones
 
 // A process sees an instance as a separate GPU and can use only one.
 struct MigInstance {
@@ -34,16 +34,12 @@ struct GpuTable {
   bool operator==(const GpuTable&) const = default;
 };
 
-}  // namespace drun
-
-// edge. NVIDIA GPUs and their MIG instances as reported by the driver's management library (NVML).
-// The library is loaded on each call, not linked.
+// --- Query of the driver's management library (NVML)
 //
-// The order is NVML's (by PCI address); a container sees only the GPUs that it was given. A call
-// takes milliseconds, or up to seconds without persistence mode, so do not call it on every start.
-// See NVML's documentation, "Device Queries" and "Multi Instance GPU Management".
-
-namespace drun {
+// The library is loaded on each call, not linked. The order is NVML's (by PCI address); a container
+// sees only the GPUs that it was given. A call takes milliseconds, or up to seconds without
+// persistence mode, so do not call it on every start. See NVML's documentation, "Device Queries"
+// and "Multi Instance GPU Management".
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
@@ -51,9 +47,7 @@ inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 // nullopt if the library is missing or does not work here.
 std::optional<GpuTable> ask_nvml(const std::string& library = kNvmlLibrary);
 
-}  // namespace drun
-
-namespace drun {
+// --- All GPUs of the machine
 
 struct InstalledGpus {
   std::vector<Gpu> gpus{};

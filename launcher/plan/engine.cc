@@ -93,7 +93,7 @@ void fill_in_places(Options& options, const Facts& facts) {
 }
 
 // Resolves the name of a Slurm node that name services do not know.
-void resolve_master(Facts& facts, const Options& given, const HostFacts& host, PlanNotes& remarks) {
+void resolve_master(Facts& facts, const Options& given, const HostFacts& host, PlanNotes& notes) {
   if (has_place(given) || !facts.is_slurm_name || !host.addresses_of || !host.slurm_addresses)
     return;
   const std::string name = facts.master_addr->value;
@@ -104,20 +104,20 @@ void resolve_master(Facts& facts, const Options& given, const HostFacts& host, P
         .value = address, .from = facts.master_addr->from + " and scontrol show node " + name};
     return;
   }
-  remarks.warnings.push_back("node 0 is " + name + " according to " + facts.master_addr->from +
-                             ", but this name cannot be resolved here, and scontrol has no usable "
-                             "address for it; set --master-addr");
+  notes.warnings.push_back("node 0 is " + name + " according to " + facts.master_addr->from +
+                           ", but this name cannot be resolved here, and scontrol has no usable "
+                           "address for it; set --master-addr");
 }
 
 // torchrun ignores MASTER_ADDR. Warn if it differs from the engine's address.
 void remark_master(const Facts& facts, const Options& given, const HostFacts& host,
-                   PlanNotes& remarks) {
+                   PlanNotes& notes) {
   const auto exported = variable(host, "MASTER_ADDR");
   if (has_place(given) || !is_given(exported) || !facts.master_addr) return;
   if (*exported == facts.master_addr->value) return;
-  remarks.warnings.push_back("MASTER_ADDR=" + *exported + " is ignored: according to " +
-                             facts.master_addr->from + " node 0 is " + facts.master_addr->value +
-                             "; to use the other one, set --master-addr=" + *exported);
+  notes.warnings.push_back("MASTER_ADDR=" + *exported + " is ignored: according to " +
+                           facts.master_addr->from + " node 0 is " + facts.master_addr->value +
+                           "; to use the other one, set --master-addr=" + *exported);
 }
 
 void take(const Facts& facts, ResolvedOptions& settled) {
@@ -148,14 +148,14 @@ void remove_foreign(ResolvedOptions& settled) {
 
 }  // namespace
 
-Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, PlanNotes& remarks) {
+Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, PlanNotes& notes) {
   ResolvedOptions settled{.options = options, .host = host};
   if (options.engine == EngineChoice::Auto) remove_foreign(settled);
   if (const auto reason = reason_not_to_ask(options, host)) {
     settled.engine = "not asked: " + *reason;
     return settled;
   }
-  const engines::EngineContext around{
+  const engines::EngineContext context{
       .variables = [&host](std::string_view name) { return variable(host, name); },
       .hostname = host.hostname,
       .file_text = host.file_text,
@@ -163,7 +163,7 @@ Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, Pl
       .addresses_of = host.addresses_of,
       .random_id = host.random_id,
       .meeting = host.meeting};
-  std::optional<Facts> facts = engines::detect(around);
+  std::optional<Facts> facts = engines::detect(context);
   if (!facts) {
     settled.engine = "none";
     return settled;
@@ -171,12 +171,12 @@ Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, Pl
   settled.engine = facts->engine;
   if (const Result<void> is_whole = check(*facts, options); !is_whole) return is_whole.error();
   const int nodes = options.nnodes ? options.nnodes->max : facts->nodes->value;
-  if (nodes > 1) resolve_master(*facts, options, host, remarks);
+  if (nodes > 1) resolve_master(*facts, options, host, notes);
   take(*facts, settled);
-  if (settled.options.nnodes->max > 1) remark_master(*facts, options, host, remarks);
-  remarks.warnings.insert(remarks.warnings.end(), facts->warnings.begin(), facts->warnings.end());
+  if (settled.options.nnodes->max > 1) remark_master(*facts, options, host, notes);
+  notes.warnings.insert(notes.warnings.end(), facts->warnings.begin(), facts->warnings.end());
   if (variable(host, "RANK") || variable(host, "WORLD_SIZE"))
-    remarks.notes.emplace_back("RANK and WORLD_SIZE are ignored: drun sets them for its workers");
+    notes.notes.emplace_back("RANK and WORLD_SIZE are ignored: drun sets them for its workers");
   return settled;
 }
 

@@ -24,7 +24,7 @@ struct ResolvedOptions {
   std::vector<std::string> removed{};  // variables that would be false for workers
 };
 
-Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, PlanNotes& remarks);
+Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, PlanNotes& notes);
 
 // One value of the plan.
 struct Origin {

@@ -10,11 +10,11 @@ namespace drun::hosts {
 namespace {
 
 void export_from_here(std::vector<EnvironmentEntry>& entries, const std::string& name,
-                      const Lookup& here, PlanNotes& remarks) {
+                      const Lookup& here, PlanNotes& notes) {
   if (const std::optional<std::string> value = here(name)) {
     put(entries, {name, *value});
   } else {
-    remarks.warnings.push_back("-x " + name + " is not passed on: it is not set on this machine");
+    notes.warnings.push_back("-x " + name + " is not passed on: it is not set on this machine");
   }
 }
 
@@ -26,7 +26,7 @@ void put(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry) {
 }
 
 Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& exports,
-                                               const Lookup& here, PlanNotes& remarks) {
+                                               const Lookup& here, PlanNotes& notes) {
   std::vector<EnvironmentEntry> entries;
   for (const std::string& text : exports) {
     const std::size_t equals = text.find('=');
@@ -38,7 +38,7 @@ Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& e
     }
     const Result<std::vector<std::string>> names = parse_words(text);
     if (!names || names->empty()) return usage_error("-x " + text, "expected VAR or VAR=VALUE");
-    for (const std::string& name : *names) export_from_here(entries, name, here, remarks);
+    for (const std::string& name : *names) export_from_here(entries, name, here, notes);
   }
   return entries;
 }

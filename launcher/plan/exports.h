@@ -18,7 +18,7 @@ namespace drun::hosts {
 
 // Each name occurs once; the last value wins.
 Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& exports,
-                                               const Lookup& here, PlanNotes& remarks);
+                                               const Lookup& here, PlanNotes& notes);
 
 // Adds `entry`, replacing an older one of that name.
 void put(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry);

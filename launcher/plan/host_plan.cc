@@ -83,27 +83,27 @@ Result<void> check(const Options& options) {
 }
 
 Result<Pool> pool_of(const Options& options, const HostFacts& host) {
-  const HostOptions& wishes = options.hosts;
-  if (wishes.local_nodes) return local_pool(options);
-  std::string source = "--hosts=" + wishes.hosts.value_or("");
-  std::optional<std::string> text = wishes.hosts;
+  const HostOptions& host_options = options.hosts;
+  if (host_options.local_nodes) return local_pool(options);
+  std::string source = "--hosts=" + host_options.hosts.value_or("");
+  std::optional<std::string> text = host_options.hosts;
   if (!text) {
-    source = "--hostfile=" + *wishes.hostfile;
-    text = host.file_text ? host.file_text(*wishes.hostfile) : std::nullopt;
+    source = "--hostfile=" + *host_options.hostfile;
+    text = host.file_text ? host.file_text(*host_options.hostfile) : std::nullopt;
     if (!text)
       return usage_error(source,
                          "cannot read the file, or it is over 4 MiB; give the path of a text file "
                          "with one host per line");
   }
-  Result<Pool> pool = wishes.hosts ? parse_hosts(*text) : parse_host_file(*text);
+  Result<Pool> pool = host_options.hosts ? parse_hosts(*text) : parse_host_file(*text);
   if (!pool) return with_context(pool.error(), source);
-  if (wishes.include) {
-    pool = included(Pool(*pool), *wishes.include);
-    if (!pool) return with_context(pool.error(), "--include=" + *wishes.include);
+  if (host_options.include) {
+    pool = included(Pool(*pool), *host_options.include);
+    if (!pool) return with_context(pool.error(), "--include=" + *host_options.include);
   }
-  if (wishes.exclude) {
-    pool = excluded(Pool(*pool), *wishes.exclude);
-    if (!pool) return with_context(pool.error(), "--exclude=" + *wishes.exclude);
+  if (host_options.exclude) {
+    pool = excluded(Pool(*pool), *host_options.exclude);
+    if (!pool) return with_context(pool.error(), "--exclude=" + *host_options.exclude);
   }
   return pool;
 }
@@ -262,13 +262,13 @@ std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
 // Ranks are consecutive over programs as they are over hosts. If numbers are given per host, every
 // host runs every program.
 Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFacts& host,
-                           PlanNotes& remarks) {
+                           PlanNotes& notes) {
   if (options.programs.empty()) return {};
   if (options.hosts.np && is_elastic_wish(options))
     return usage_error("-np",
                        "with --nnodes=MIN:MAX the hosts and their order are not known in advance; "
                        "use --nproc-per-node for each program");
-  const auto programs = with_values(options.programs, host, remarks);
+  const auto programs = with_values(options.programs, host, notes);
   if (!programs) return programs.error();
   RankShare share;
   for (HostNode& node : plan.nodes) {
@@ -311,9 +311,9 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   if (!shares) return shares.error();
   if (Result<void> fits = check_inject(options, *shares); !fits) return fits.error();
   if (Result<void> fits = check_node_count(options, shares->size()); !fits) return fits.error();
-  PlanNotes remarks;
+  PlanNotes notes;
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
-  const auto exports = exported(options.hosts.exports, here, remarks);
+  const auto exports = exported(options.hosts.exports, here, notes);
   if (!exports) return exports.error();
   const Result<ReportFiles> reports = report_files(options.reports, host);
   if (!reports) return reports.error();
@@ -325,7 +325,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   if (!lines) return lines.error();
   plan.lines = *std::move(lines);
   plan.keeps_all_lines = plan.lines && plan.lines->log_dir;
-  if (auto dealt = deal_programs(plan, options, host, remarks); !dealt) return dealt.error();
+  if (auto dealt = deal_programs(plan, options, host, notes); !dealt) return dealt.error();
   if (options.doctor) {  // one probe on each of the job's hosts
     for (HostNode& node : plan.nodes) node.workers = 1;
   }
@@ -342,25 +342,25 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
     node.ssh_command = plan.local_nodes ? std::vector<std::string>{own_path, "--from-stdin"}
                                         : ssh_command(options.hosts, node, own_path);
   }
-  plan.warnings.insert(plan.warnings.end(), remarks.warnings.begin(), remarks.warnings.end());
+  plan.warnings.insert(plan.warnings.end(), notes.warnings.begin(), notes.warnings.end());
   return plan;
 }
 
-Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& remarks) {
-  const HostOptions& wishes = options.hosts;
+Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& notes) {
+  const HostOptions& host_options = options.hosts;
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
                              "--login-timeout", "--no-gather-logs", "--ssh-tree", "--no-copy"}) {
     if (options.sources.contains(option))
       return usage_error(option, "it requires --hosts or --hostfile");
   }
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
-  Result<std::vector<EnvironmentEntry>> exports = exported(wishes.exports, here, remarks);
+  Result<std::vector<EnvironmentEntry>> exports = exported(host_options.exports, here, notes);
   if (!exports) return exports.error();
   host.exports = *std::move(exports);
-  const auto per_node = wishes.map_by ? wishes.map_by->per_node : std::nullopt;
-  const std::optional<int> workers = wishes.np ? wishes.np : per_node;
+  const auto per_node = host_options.map_by ? host_options.map_by->per_node : std::nullopt;
+  const std::optional<int> workers = host_options.np ? host_options.np : per_node;
   if (!workers) return {};
-  const std::string option = wishes.np ? "--np" : "--map-by";
+  const std::string option = host_options.np ? "--np" : "--map-by";
   if (options.nproc_per_node)
     return usage_error(option + " and --nproc-per-node", "they conflict; remove one");
   options.nproc_per_node = WorkerCount(*workers);

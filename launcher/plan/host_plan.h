@@ -74,19 +74,14 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
 
 // For a job without --hosts: moves -np, -x and --map-by to where the plan for this machine reads
 // them.
-Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& remarks);
+Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& notes);
 
-}  // namespace drun::hosts
-
-// core. Elastic jobs over ssh (--nnodes=MIN:MAX): the hosts that may coordinate the job, and the
-// agents' arguments.
+// --- Elastic jobs over ssh (--nnodes=MIN:MAX)
 //
-// MAX is at most the number of hosts with workers; further hosts are spares. With three or more
-// hosts the first three are endpoints, and the job survives the loss of one. With fewer hosts,
-// --master-addr or
+// Selects the hosts that may coordinate the job, and the agents' arguments. MAX is at most the
+// number of hosts with workers; further hosts are spares. With three or more hosts the first three
+// are endpoints, and the job survives the loss of one. With fewer hosts, --master-addr or
 // --store=worker, only the first host is an endpoint. Errors: Usage.
-
-namespace drun::hosts {
 
 bool is_elastic_wish(const Options& options);
 
@@ -103,12 +98,10 @@ void plan_elastic_hosts(HostPlan& plan, const Options& options);
 // The arguments about nodes and rendezvous for the agent of `rank`.
 std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store);
 
-}  // namespace drun::hosts
-
-// core. The login tree of a job over ssh (--ssh-tree): the launcher logs in to the first host of
-// each branch, and that host logs in to the others of the branch.
-
-namespace drun::hosts {
+// --- The login tree (--ssh-tree)
+//
+// The launcher logs in to the first host of each branch, and that host logs in to the others of the
+// branch.
 
 // Above this number of hosts, a tree is the default.
 inline constexpr std::size_t kMostDirectHosts = 64;

@@ -11,7 +11,7 @@
 // in mpirun; an entry without a number counts as one slot. See mpirun(1) of Open MPI 4 and 5,
 // Hydra's host file, deepspeed/launcher/runner.py.
 // Errors:  Usage, with the position, the reason and the remedy; also for more than
-// engines::kMostHosts hosts.
+//          engines::kMostHosts hosts.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,11 @@
 
 #include "rendezvous/base/result.h"
 
-// core. One item of a host list: [user@]name[:tail]. The name may contain ranges.
-// Errors:  Usage: "item: reason; remedy".
-
 namespace drun::hosts {
+
+// --- One item of a host list: [user@]name[:tail]. The name may contain ranges.
+//
+// Errors: Usage: "item: reason; remedy".
 
 struct HostItem {
   std::string user{};
@@ -43,9 +44,7 @@ inline constexpr int kMostSlots = 65536;
 // Parses a number from 1 to kMostSlots; absent if it is anything else.
 std::optional<int> slot_count(std::string_view text);
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
+// --- The pool
 
 // Maximum number of hosts in a message; ", ..." replaces the rest.
 inline constexpr std::size_t kMostShownHosts = 8;

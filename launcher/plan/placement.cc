@@ -101,13 +101,13 @@ Result<std::vector<WorkerPlacement>> bound_places(const Topology& topology, cons
 }
 
 void remark_unplaced_memory(const std::vector<WorkerPlacement>& places, const Options& options,
-                            PlanNotes& remarks) {
+                            PlanNotes& notes) {
   if (options.bind_memory.value_or(MemoryPolicy::Prefer) == MemoryPolicy::None) return;
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].cpus.empty() || !places[i].memory_nodes.empty()) continue;
-    remarks.warnings.push_back("local rank " + std::to_string(i) +
-                               ": this process may not use the memory near CPUs " +
-                               ranges_text(places[i].cpus) + "; its memory is not bound");
+    notes.warnings.push_back("local rank " + std::to_string(i) +
+                             ": this process may not use the memory near CPUs " +
+                             ranges_text(places[i].cpus) + "; its memory is not bound");
     return;
   }
 }
@@ -131,7 +131,7 @@ Result<void> plan_wrap(WrapSpec& wrap, const Options& options, const JoinSpec& j
 }  // namespace
 
 Result<void> plan_placement(WorkerSpec& worker, const Options& options, const HostFacts& host,
-                            const JoinSpec& join, PlanNotes& remarks) {
+                            const JoinSpec& join, PlanNotes& notes) {
   if (Result<void> wrap = plan_wrap(worker.wrap, options, join); !wrap) return wrap.error();
   const Result<Asked> asked = asked_binding(options);
   if (!asked) return asked.error();
@@ -147,7 +147,7 @@ Result<void> plan_placement(WorkerSpec& worker, const Options& options, const Ho
     auto bound = bound_places(*topology, *asked, options, host, join.local_world_size);
     if (!bound) return bound.error();
     places = *std::move(bound);
-    remark_unplaced_memory(places, options, remarks);
+    remark_unplaced_memory(places, options, notes);
     if (is_auto) {
       const std::vector<int> threads = fair_threads(*topology, places, host.usable_cpus);
       for (std::size_t i = 0; i < places.size(); ++i) places[i].omp_threads = threads[i];

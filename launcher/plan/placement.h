@@ -11,8 +11,8 @@
 namespace drun {
 
 // Sets the worker's placements, device variable and wrapper command; leaves them empty if no option
-// asks for them. Adds to `remarks`.
+// asks for them. Adds to `notes`.
 Result<void> plan_placement(WorkerSpec& worker, const Options& options, const HostFacts& host,
-                            const JoinSpec& join, PlanNotes& remarks);
+                            const JoinSpec& join, PlanNotes& notes);
 
 }  // namespace drun

@@ -28,14 +28,14 @@ std::vector<std::string> signal_names(const Options& options) {
       std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
 }
 
-std::vector<int> plan_signals(const Options& options, PlanNotes& remarks) {
+std::vector<int> plan_signals(const Options& options, PlanNotes& notes) {
   std::vector<int> signals;
   for (const std::string& name : signal_names(options)) {
     const std::optional<int> signal = signal_number(name);
     if (!signal || *signal == SIGKILL || *signal == SIGSTOP || *signal == SIGCHLD) {
-      remarks.warnings.push_back("--signals-to-handle: " + name +
-                                 (signal ? " cannot be handled" : " is not a signal") +
-                                 " and is ignored; write names such as SIGTERM,SIGUSR1");
+      notes.warnings.push_back("--signals-to-handle: " + name +
+                               (signal ? " cannot be handled" : " is not a signal") +
+                               " and is ignored; write names such as SIGTERM,SIGUSR1");
     } else if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) {
       signals.push_back(*signal);
     }
@@ -158,7 +158,7 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
 }
 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
-                                               const Options& options, PlanNotes& remarks) {
+                                               const Options& options, PlanNotes& notes) {
   std::vector<EnvironmentEntry> environment = inherited_environment(host);
   if (!options.pass_secret) {
     std::erase_if(environment, [](const auto& entry) { return entry.first == kSecretVariable; });
@@ -175,15 +175,15 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   hosts::put(environment, {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals});
   if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
-    remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
-                            " workers; set the variable or --omp-threads to change it");
+    notes.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
+                          " workers; set the variable or --omp-threads to change it");
   }
   return environment;
 }
 
 // Workers that are not Python programs start as usual.
 Result<void> plan_preload(PreloadSpec& preload, const std::vector<std::string>& argv,
-                          const Options& options, PlanNotes& remarks) {
+                          const Options& options, PlanNotes& notes) {
   for (const std::string& module : options.preload) {
     const bool is_name = std::all_of(module.begin(), module.end(), [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c == '.' || c >= 0x80;
@@ -195,12 +195,12 @@ Result<void> plan_preload(PreloadSpec& preload, const std::vector<std::string>& 
     return usage_error("--preload-timeout", "it requires --preload");
   if (options.preload.empty()) return {};
   if (!agent::preload::python_program(argv)) {
-    remarks.warnings.push_back(
+    notes.warnings.push_back(
         "--preload has no effect: the program is not a Python script or module");
     return {};
   }
   if (options.wrap && !options.wrap_ranks) {
-    remarks.warnings.push_back(
+    notes.warnings.push_back(
         "--preload has no effect: --wrap starts every worker by another program");
     return {};
   }
@@ -210,7 +210,7 @@ Result<void> plan_preload(PreloadSpec& preload, const std::vector<std::string>& 
 }
 
 Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, int workers,
-                               PlanNotes& remarks, std::optional<CannotStart>& cannot_start) {
+                               PlanNotes& notes, std::optional<CannotStart>& cannot_start) {
   const bool has_several = !options.doctor && !options.programs.empty();
   Result<Program> program = Program();
   if (options.doctor)
@@ -222,19 +222,19 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
   cannot_start = std::move(program->cannot_start);
   WorkerSpec worker;
   if (has_several) {
-    auto programs = plan_programs(options, host, remarks, cannot_start);
+    auto programs = plan_programs(options, host, notes, cannot_start);
     if (!programs) return programs.error();
     worker.programs = *std::move(programs);
     program->argv = worker.programs.front().argv;
     program->arguments_at = worker.programs.front().arguments_at;
   }
-  if (auto planned = plan_preload(worker.preload, program->argv, options, remarks); !planned)
+  if (auto planned = plan_preload(worker.preload, program->argv, options, notes); !planned)
     return planned.error();
   if (!cannot_start && options.wrap) cannot_start = check_wrap(options.wrap->front(), host);
   worker.argv = std::move(program->argv);
   worker.passes_local_rank = options.pass_local_rank;
   worker.program_arguments_at = program->arguments_at;
-  worker.environment = plan_environment(host, workers, options, remarks);
+  worker.environment = plan_environment(host, workers, options, notes);
   worker.virtual_local_rank = options.virtual_local_rank;
   // With torchrun, workers inherit standard input, so that breakpoint() works.
   worker.stdin_source = options.stdin_source.value_or(
@@ -243,7 +243,7 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
 }
 
 // Hang detection relies on the workers' output, resource use and heartbeats.
-Result<void> plan_hang(AgentSpec& agent, const Options& options, PlanNotes& remarks) {
+Result<void> plan_hang(AgentSpec& agent, const Options& options, PlanNotes& notes) {
   if (!options.hang_timeout) return {};
   if (*options.hang_timeout < std::chrono::seconds(1))
     return usage_error("--hang-timeout", "expected at least one second");
@@ -256,7 +256,7 @@ Result<void> plan_hang(AgentSpec& agent, const Options& options, PlanNotes& rema
                            });
                          });
   if (is_hidden) {
-    remarks.warnings.push_back(
+    notes.warnings.push_back(
         "--hang-timeout: the output of some workers does not pass through drun (--output=raw or "
         "--local-ranks-filter); drun detects their hangs only if they send heartbeats");
   }
@@ -280,14 +280,14 @@ Result<void> plan_faults(AgentSpec& agent, const Options& options) {
 // Options of --hosts also apply to a job without it, unless the launcher that started this agent
 // has processed them already.
 Result<ResolvedOptions> settle_all(const Options& given, const HostFacts& whole_host,
-                                   PlanNotes& remarks) {
+                                   PlanNotes& notes) {
   Options options = given;
   HostFacts host = whole_host;
   if (!given.is_checked_first) {
-    Result<void> done = hosts::settle_without_hosts(options, host, remarks);
+    Result<void> done = hosts::settle_without_hosts(options, host, notes);
     if (!done) return done.error();
   }
-  Result<ResolvedOptions> settled = settle(options, host, remarks);
+  Result<ResolvedOptions> settled = settle(options, host, notes);
   if (!settled) return settled;
   Result<void> counted = settle_programs(settled->options, settled->host);
   return counted ? std::move(settled) : counted.error();
@@ -320,13 +320,13 @@ Result<ReportFiles> report_files(const std::vector<std::string>& names, const Ho
 }
 
 Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
-  PlanNotes remarks;
-  const Result<ResolvedOptions> settled = settle_all(given, whole_host, remarks);
+  PlanNotes notes;
+  const Result<ResolvedOptions> settled = settle_all(given, whole_host, notes);
   if (!settled) return settled.error();
   const Options& options = settled->options;
   const HostFacts& host = settled->host;
   Plan plan;
-  Result<JoinSpec> join = plan_join(options, host, remarks);
+  Result<JoinSpec> join = plan_join(options, host, notes);
   if (!join) return join.error();
   const int workers = join->local_world_size;
   plan.origins = origins_of(*settled, *join);
@@ -334,12 +334,12 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.is_doctor = options.doctor.has_value();
   plan.agent.join = *std::move(join);
   if (auto planned = plan_secret(plan.agent.join, options, host); !planned) return planned.error();
-  Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
+  Result<WorkerSpec> worker = plan_worker(options, host, workers, notes, plan.cannot_start);
   if (!worker) return worker.error();
   plan.agent.worker = *std::move(worker);
   plan.agent.preflight_argv = preflight_words(options, host);
   if (options.preflight && !plan.cannot_start) plan.cannot_start = check_probe(host);
-  if (auto placed = plan_placement(plan.agent.worker, options, host, plan.agent.join, remarks);
+  if (auto placed = plan_placement(plan.agent.worker, options, host, plan.agent.join, notes);
       !placed)
     return placed.error();
   Result<OutputSpec> output = plan_output(options, host, workers);
@@ -361,11 +361,11 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.agent.deadline = *std::move(deadline);
   plan.requeues = options.requeue;
   plan.agent.host = host.hostname;
-  if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
-  plan.agent.termination_signals = plan_signals(options, remarks);
+  if (Result<void> hang = plan_hang(plan.agent, options, notes); !hang) return hang.error();
+  plan.agent.termination_signals = plan_signals(options, notes);
   plan.agent.error_file = variable(host, "TORCHELASTIC_ERROR_FILE").value_or("");
   if (plan.cannot_start && plan.agent.join.node_count > 1 && !options.is_checked_first) {
-    remarks.warnings.push_back(plan.cannot_start->message + "; the job will fail on this node");
+    notes.warnings.push_back(plan.cannot_start->message + "; the job will fail on this node");
     plan.cannot_start.reset();
   }
   if (Result<void> fits = plan_faults(plan.agent, options); !fits) return fits.error();
@@ -384,8 +384,8 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
       options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun);
   plan.dry_run = options.dry_run;
   plan.log_level = options.log_level.value_or(LogLevel::Info);
-  plan.notes = std::move(remarks.notes);
-  plan.warnings = std::move(remarks.warnings);
+  plan.notes = std::move(notes.notes);
+  plan.warnings = std::move(notes.warnings);
   return plan;
 }
 

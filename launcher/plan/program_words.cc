@@ -41,10 +41,10 @@ std::string separator_for(const std::vector<ProgramOptions>& programs) {
 }  // namespace
 
 Result<std::vector<ProgramOptions>> with_values(std::vector<ProgramOptions> programs,
-                                                const HostFacts& host, PlanNotes& remarks) {
+                                                const HostFacts& host, PlanNotes& notes) {
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   for (ProgramOptions& program : programs) {
-    const auto entries = hosts::exported(std::exchange(program.exports, {}), here, remarks);
+    const auto entries = hosts::exported(std::exchange(program.exports, {}), here, notes);
     if (!entries) return with_context(entries.error(), program.program);
     for (const auto& [name, value] : *entries) program.exports.push_back(name + "=" + value);
   }

@@ -15,7 +15,7 @@ namespace drun {
 
 // Replaces `-x VAR` by the value of VAR here. Warns about a variable that is not set.
 Result<std::vector<ProgramOptions>> with_values(std::vector<ProgramOptions> programs,
-                                                const HostFacts& host, PlanNotes& remarks);
+                                                const HostFacts& host, PlanNotes& notes);
 
 // Encodes the programs of a node, with their local numbers of workers as --nproc-per-node. The
 // words must be the last ones of the agent's options. Also valid for a single program.

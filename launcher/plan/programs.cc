@@ -35,7 +35,7 @@ std::string ranks_text(int first, int workers) {
 }  // namespace
 
 Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
-                                               PlanNotes& remarks,
+                                               PlanNotes& notes,
                                                std::optional<CannotStart>& cannot_start) {
   std::vector<ProgramSpec> specs;
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
@@ -47,7 +47,7 @@ Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const Hos
       cannot_start->role = program.role;
       cannot_start->program = program.program;
     }
-    auto exports = hosts::exported(program.exports, here, remarks);
+    auto exports = hosts::exported(program.exports, here, notes);
     if (!exports) return with_context(exports.error(), program.program);
     specs.push_back({.role = program.role,
                      .workers = std::get<int>(*program.nproc_per_node),

@@ -25,7 +25,7 @@ namespace drun {
 // Requires settled programs (settle_programs). Sets `cannot_start` to the first program that cannot
 // be started here, if any. Empty if there is only one program.
 Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
-                                               PlanNotes& remarks,
+                                               PlanNotes& notes,
                                                std::optional<CannotStart>& cannot_start);
 
 // Why one of the job's programs, or the only one, cannot be started here. Empty if all can, or if
@@ -41,17 +41,12 @@ std::string programs_text(const std::vector<ProgramSpec>& programs);
 // Null without several programs.
 nlohmann::ordered_json programs_json(const std::vector<ProgramSpec>& programs);
 
-}  // namespace drun
-
-// core. Selects the workers of this node if the command line gives the total number, for one
-// program or several.
+// --- The workers of this node if the command line gives the total number
 //
 // With -np N on n nodes, each node gets N/n, and the first N%n nodes get one more. With
 // --map-by=ppr:K:node each gets K until N is reached. Ranks run through the programs in order, so a
-// node may have the last workers of one program and the first of the next.
-// Errors:  Usage, with the requested and the available number.
-
-namespace drun {
+// node may have the last workers of one program and the first of the next. Errors: Usage, with the
+// requested and the available number.
 
 // Ranks `first` to `first` + `count` - 1 of the job.
 struct RankShare {

@@ -31,7 +31,7 @@ Result<Backend> backend_of(const Options& options) {
       "the address of etcd is missing; set --rdzv-endpoint=HOST:PORT[,HOST:PORT...], or use c10d");
 }
 
-Result<int> node_count_of(const Options& options, Backend backend, PlanNotes& remarks) {
+Result<int> node_count_of(const Options& options, Backend backend, PlanNotes& notes) {
   const NodeRange nodes = options.nnodes.value_or(NodeRange{});
   const std::string given =
       "--nnodes=" + (nodes.min == nodes.max ? "" : std::to_string(nodes.min) + ":") +
@@ -41,7 +41,7 @@ Result<int> node_count_of(const Options& options, Backend backend, PlanNotes& re
     return usage_error(given, "--standalone means one node; remove one of the two");
   if (nodes.min == nodes.max) return nodes.max;
   if (backend.is_c10d || backend.is_etcd) return nodes.max;
-  remarks.notes.push_back(given + ": all " + most + " nodes are required");
+  notes.notes.push_back(given + ": all " + most + " nodes are required");
   return nodes.max;
 }
 
@@ -66,11 +66,11 @@ Result<std::string> role_of(const Options& options) {
 }
 
 Result<std::string> run_id_of(const Options& options, const HostFacts& host, bool is_alone,
-                              PlanNotes& remarks) {
+                              PlanNotes& notes) {
   if (!options.rdzv_id) return is_alone ? host.random_id : "none";
   const std::string& id = *options.rdzv_id;
   if (id.empty()) {
-    remarks.warnings.push_back("--rdzv-id is empty; this node uses " + host.random_id);
+    notes.warnings.push_back("--rdzv-id is empty; this node uses " + host.random_id);
     return host.random_id;
   }
   const bool is_fit = id.size() <= kMostNameBytes && std::all_of(id.begin(), id.end(), [](char c) {
@@ -154,10 +154,10 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
   return {};
 }
 
-void remark_unused(const Options& options, Backend backend, bool is_alone, PlanNotes& remarks) {
+void remark_unused(const Options& options, Backend backend, bool is_alone, PlanNotes& notes) {
   const bool has_endpoint = is_given(options.rdzv_endpoint);
-  const auto unused = [&remarks](const std::string& option, const std::string& reason) {
-    remarks.warnings.push_back(option + " is ignored: " + reason);
+  const auto unused = [&notes](const std::string& option, const std::string& reason) {
+    notes.warnings.push_back(option + " is ignored: " + reason);
   };
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (options.standalone) {
@@ -167,13 +167,13 @@ void remark_unused(const Options& options, Backend backend, bool is_alone, PlanN
   }
   if (is_workers_store) return;
   if (backend.is_etcd && is_alone)
-    remarks.notes.push_back("--rdzv-endpoint is ignored: one node alone needs no etcd");
+    notes.notes.push_back("--rdzv-endpoint is ignored: one node alone needs no etcd");
   if (backend.is_etcd && options.master_addr)
     return unused("--master-addr", "the elected node's address is used; see --local-addr");
   if (backend.is_etcd) return;
   if (options.master_addr && is_alone) {
-    remarks.notes.push_back("--master-addr is ignored: one node alone meets on " +
-                            std::string(kLoopback));
+    notes.notes.push_back("--master-addr is ignored: one node alone meets on " +
+                          std::string(kLoopback));
   } else if (options.master_addr && backend.is_c10d) {
     unused("--master-addr", "--rdzv-backend=c10d uses --rdzv-endpoint");
   } else if (options.master_addr && has_endpoint) {
@@ -189,7 +189,7 @@ constexpr std::string_view kSilentKeys[] = {
     "store_type",        "rank",          "cas_backoff_max_seconds",
 };
 
-Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, PlanNotes& remarks) {
+Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, PlanNotes& notes) {
   std::optional<std::chrono::milliseconds> timeout, join_timeout, interval;
   std::optional<int> attempts;
   for (const auto& [key, value] : options.rdzv_conf) {
@@ -208,7 +208,7 @@ Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, PlanNotes&
       const bool is_silent =
           std::find(std::begin(kSilentKeys), std::end(kSilentKeys), key) != std::end(kSilentKeys);
       if (!is_silent && !(join.etcd && is_etcd_key(key)))
-        remarks.warnings.push_back(given + ": unknown key, ignored; remove it or correct its name");
+        notes.warnings.push_back(given + ": unknown key, ignored; remove it or correct its name");
       continue;
     }
     const Result<std::chrono::milliseconds> parsed = parse_interval(value);
@@ -266,17 +266,17 @@ std::optional<std::string> rdzv_conf(const Options& options, std::string_view ke
   return value;
 }
 
-Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& remarks) {
+Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& notes) {
   const Result<Backend> backend = backend_of(options);
   if (!backend) return backend.error();
-  const Result<int> node_count = node_count_of(options, *backend, remarks);
+  const Result<int> node_count = node_count_of(options, *backend, notes);
   if (!node_count) return node_count.error();
   const Result<int> node_rank = node_rank_of(options, *node_count);
   if (!node_rank) return node_rank.error();
   const bool is_plain =
       !backend->is_c10d && !is_given(options.rdzv_endpoint) && !options.master_port;
   const bool is_alone = *node_count == 1 && (options.standalone || is_plain || backend->is_etcd);
-  const Result<std::string> run_id = run_id_of(options, host, is_alone, remarks);
+  const Result<std::string> run_id = run_id_of(options, host, is_alone, notes);
   if (!run_id) return run_id.error();
   Result<std::string> role = role_of(options);
   if (!role) return role.error();
@@ -317,11 +317,11 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNo
     if (Result<void> planned = plan_elastic(join, options, host); !planned) return planned.error();
   }
   if (options.doctor) join.join_timeout = std::chrono::minutes(2);
-  if (Result<void> timeouts = fill_in_timeouts(join, options, remarks); !timeouts)
+  if (Result<void> timeouts = fill_in_timeouts(join, options, notes); !timeouts)
     return timeouts.error();
   if (options.heartbeat_timeout) join.heartbeat_timeout = *options.heartbeat_timeout;
-  remark_unused(options, *backend, is_alone, remarks);
-  remark_elastic(join, options, remarks);
+  remark_unused(options, *backend, is_alone, notes);
+  remark_elastic(join, options, notes);
   return join;
 }
 
@@ -382,9 +382,9 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
   return {};
 }
 
-void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& remarks) {
+void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes) {
   if (!join.elastic || join.etcd || listed_endpoints(options).size() != 2) return;
-  remarks.warnings.push_back(
+  notes.warnings.push_back(
       "--rdzv-endpoint=" + *options.rdzv_endpoint + ": one of two hosts is not a majority, so " +
       to_string(join.endpoint) +
       " is the only coordinator, and the job ends if it is lost; list three or five endpoints");
@@ -527,11 +527,11 @@ void plan_restarts(JoinSpec& join, const Options& options) {
   join.preflight = options.preflight;
 }
 
-void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& remarks) {
-  const auto unused = [&remarks](const std::string& option, const std::string& reason) {
-    remarks.warnings.push_back(option + " is ignored: " + reason);
+void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& notes) {
+  const auto unused = [&notes](const std::string& option, const std::string& reason) {
+    notes.warnings.push_back(option + " is ignored: " + reason);
   };
-  remark_seats(join, options, remarks);
+  remark_seats(join, options, notes);
   if (join.elastic && options.node_rank)
     unused("--node-rank",
            "with --rdzv-backend=" + *options.rdzv_backend + " the coordinator assigns node ranks");
@@ -542,7 +542,7 @@ void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& rem
   const bool has_rules =
       options.restart != RestartPolicy{} || options.max_same_failures || options.exclude_after;
   if (join.max_restarts == 0 && has_rules)
-    remarks.warnings.push_back("no restart takes place: --max-restarts is 0; increase it");
+    notes.warnings.push_back("no restart takes place: --max-restarts is 0; increase it");
 }
 
 }  // namespace drun

@@ -28,19 +28,13 @@ inline bool is_given(const std::optional<std::string>& text) { return text && !t
 // A value of --rdzv-conf; the last one if the key is repeated.
 std::optional<std::string> rdzv_conf(const Options& options, std::string_view key);
 
-// Adds to `remarks` even on failure.
-Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& remarks);
+// Adds to `notes` even on failure.
+Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& notes);
 
 // The number of workers on this machine by --nproc-per-node.
 Result<int> plan_workers(const Options& options, const HostFacts& host);
 
-}  // namespace drun
-
-// core. The part of the plan about several endpoints, where the agents elect a coordinator
-// (docs/internals/election.md).
-// Errors:  Usage, naming option, value, reason and remedy.
-
-namespace drun {
+// --- Several endpoints, where the agents elect a coordinator (docs/internals/election.md)
 
 // The endpoints of --rdzv-endpoint=A,B,C; a single one if there is no comma.
 std::vector<std::string> listed_endpoints(const Options& options);
@@ -49,26 +43,18 @@ std::vector<std::string> listed_endpoints(const Options& options);
 // master's address unset, because it depends on the election.
 Result<void> plan_seats(JoinSpec& join, const Options& options);
 
-void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& remarks);
+void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes);
 
-}  // namespace drun
-
-// core. The job's secret in the plan: from --secret-file, or else from DRUN_SECRET.
-// Errors:  Usage, naming the option or the variable, the reason and the remedy. An invalid file or
-// variable is always an error; ignoring it would leave the job unprotected.
-
-namespace drun {
+// --- The job's secret: from --secret-file, or else from DRUN_SECRET
+//
+// An invalid file or variable is always an error, because ignoring it would leave the job
+// unprotected.
 
 inline constexpr const char kSecretVariable[] = "DRUN_SECRET";
 
 Result<void> plan_secret(JoinSpec& join, const Options& options, const HostFacts& host);
 
-}  // namespace drun
-
-// core. The part of the plan about elastic worlds and restarts. Follows torchrun's c10d rendezvous.
-// Errors:  Usage, naming option, value, reason and remedy.
-
-namespace drun {
+// --- Elastic worlds and restarts. Follows torchrun's c10d rendezvous.
 
 // Whether the coordinator assigns the node ranks: with c10d and several nodes, unless node ranks
 // are given and the number of nodes is fixed; with etcd and several nodes.
@@ -83,6 +69,6 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
 void plan_restarts(JoinSpec& join, const Options& options);
 
 // Warns about options that have no effect in this kind of world, elastic or not.
-void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& remarks);
+void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& notes);
 
 }  // namespace drun

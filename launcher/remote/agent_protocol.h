@@ -32,10 +32,11 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
 
-// core. Reads JSON objects that were sent over ssh, field by field. take() reports the first field
-// that is missing or has the wrong type. Texts hold bytes, as above.
-
 namespace drun::hosts {
+
+// --- JSON, read field by field
+//
+// take() reports the first field that is missing or has the wrong type. Texts hold bytes, as above.
 
 using Json = nlohmann::ordered_json;
 
@@ -76,9 +77,7 @@ class JsonFields {
   std::string wrong_;
 };
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
+// --- Messages between launcher and agent
 
 inline constexpr int kProtocol = 6;
 inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
@@ -141,11 +140,11 @@ Result<Start> parse_start(std::string_view line);
 Result<Hello> parse_hello(std::string_view line);
 Result<End> parse_end(std::string_view line);
 
-}  // namespace drun::hosts
-
-// core. The messages between the launcher and a relay. A relay is a process on the first host of a
-// branch that logs in to the hosts behind it and forwards messages in both directions. It makes no
-// decisions. Hosts are identified by their number in the job.
+// --- Messages between launcher and relay
+//
+// A relay is a process on the first host of a branch that logs in to the hosts behind it and
+// forwards messages in both directions. It makes no decisions. Hosts are identified by their number
+// in the job.
 //
 //   launcher -> relay  "relay <protocol> <nonce>\n", then
 //                      "start <host> <bytes>\n" and a RelayStart as JSON: begins that session
@@ -153,11 +152,9 @@ Result<End> parse_end(std::string_view line);
 //                      "eof <host>\n", "kill <host>\n"
 //                      empty lines, as a heartbeat of the launcher
 //   relay -> launcher  The channel (agent/output/host_channel.h): a Control frame with the relay's
-//                      Hello (agent_protocol.h), then Relayed frames.
+//                      Hello, then Relayed frames.
 //
-// Errors:  Refused, or nullopt. Never throws.
-
-namespace drun::hosts {
+// Errors: Refused, or nullopt.
 
 // The first line for a relay, with the nonce of its channel's preamble.
 std::string relay_line(std::string_view nonce);

@@ -25,14 +25,16 @@
 #include "agent/spec.h"
 #include "launcher/remote/agent_protocol.h"
 
-// edge. Handles the output of one host: frames of the agent's channel go to the consoles and to the
-// launcher. Text outside the frames goes to the console with the host's name.
+namespace drun::hosts {
+
+// --- Output of one host
+//
+// Frames of the agent's channel go to the consoles and to the launcher. Text outside the frames
+// goes to the console with the host's name.
 //
 // Until Hello, text of the host (a greeting, errors of ssh) is kept, up to kMostWordsBytes per
 // stream, as the reason in case Hello does not arrive. Text above that limit is shown at once, the
 // rest with Hello. The consoles must outlive the object.
-
-namespace drun::hosts {
 
 inline constexpr std::size_t kMostWordsBytes = std::size_t{8} << 10;
 
@@ -84,9 +86,7 @@ class HostReceiver {
   bool has_hello_ = false;
 };
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
+// --- Lines of all hosts
 
 inline constexpr std::size_t kMostWaitingHereBytes = std::size_t{1} << 20;
 

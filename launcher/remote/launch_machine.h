@@ -132,11 +132,7 @@ std::vector<Action> step(Launching& state, const Event& event, Time now);
 std::optional<Time> deadline(const Launching& state);
 bool is_over(const Launching& state);
 
-}  // namespace drun::hosts
-
-// core. The end of a job over ssh, or why it did not start, as text and as an exit code.
-
-namespace drun::hosts {
+// --- The end of a job over ssh, or why it did not start, as text and as an exit code
 
 struct LaunchEnd {
   int exit_code = 0;

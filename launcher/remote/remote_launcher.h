@@ -52,12 +52,8 @@ class LauncherInput {
   std::size_t room_bytes_ = 0;
 };
 
-}  // namespace drun::hosts
-
-// edge. The launcher: ssh sessions, consoles, signals and a timer around the state machine
-// (launch_machine.h).
-
-namespace drun::hosts {
+// --- The launcher: sessions, consoles, signals and a timer around the state machine
+// (launch_machine.h)
 
 struct LauncherStyle {
   std::string invoked_as{};

@@ -22,12 +22,12 @@
 #include "launcher/remote/own_program.h"
 #include "rendezvous/net/asio.h"
 
-// core. The launcher's connection to the agent of one host, over a separate ssh (ssh_session.h) or
-// over that of another host (ssh_tree.h).
+namespace drun::hosts {
+
+// --- Connection to the agent of one host: over a separate ssh, or that of another host
+// (ssh_tree.h)
 //
 // on_ended is called once, after all output has been passed on, and is the last callback.
-
-namespace drun::hosts {
 
 struct SessionListener {
   std::function<void(const agent::Frame&)> on_frame;
@@ -55,9 +55,7 @@ class HostSession {
   virtual void wake() = 0;
 };
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
+// --- One ssh
 
 struct SshSpec {
   std::vector<std::string> argv{};

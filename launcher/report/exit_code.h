@@ -1,4 +1,4 @@
-// core. drun's exit codes, which are a public interface: see the table in docs/reference/report.md.
+// core. drun's exit codes, which are a public interface: see docs/reference/exit-codes.md.
 #pragma once
 
 #include "launcher/cli/options.h"

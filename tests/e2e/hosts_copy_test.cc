@@ -1,4 +1,4 @@
-// Tests --hosts where drun is not installed and the starter sends a copy.
+// Tests --hosts where drun is not installed and the launcher sends a copy.
 #include <filesystem>
 
 #include "tests/support/catch.h"

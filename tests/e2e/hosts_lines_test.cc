@@ -32,7 +32,7 @@ long peak_kib_of_tree(pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("with a log directory the starter has a file for each rank of all hosts") {
+TEST_CASE("with a log directory the launcher has a file for each rank of all hosts") {
   const PlainSsh ssh;
   const std::string logs = ssh.directory().file("logs");
   const Ended ended = run(
@@ -65,7 +65,7 @@ TEST_CASE("with a log directory the starter has a file for each rank of all host
   }
 }
 
-TEST_CASE("the report of a job over ssh names the starter's log directory") {
+TEST_CASE("the report of a job over ssh names the launcher's log directory") {
   const PlainSsh ssh;
   const Ended ended = run(ssh.launch("a,b", {"--log-dir=logs"}, "exit $((RANK * 3))"), 60s);
   INFO(ended.out << ended.err);
@@ -105,7 +105,7 @@ TEST_CASE("without gathering each host has log files by local rank") {
   CHECK(files == 3);
 }
 
-TEST_CASE("a suspended reader of the starter costs no memory, and the files lose no line") {
+TEST_CASE("a suspended reader of the launcher costs no memory, and the files lose no line") {
   const PlainSsh ssh;
   const Words write = {"exec " + built("bench/lines") + " write $RANK 300000 100"};
   Launch launch = ssh.launch("a,b", {"--log-dir=logs"}, write.front());
@@ -142,7 +142,7 @@ TEST_CASE("a suspended reader of the starter costs no memory, and the files lose
   }
 }
 
-TEST_CASE("rank 0 reads the starter's standard input to its end") {
+TEST_CASE("rank 0 reads the launcher's standard input to its end") {
   const PlainSsh ssh;
   std::string text;
   for (int i = 0; i < 50000; ++i) text += "line " + std::to_string(i) + "\n";
@@ -179,7 +179,7 @@ TEST_CASE("rank 0 reads arbitrary bytes unchanged") {
 }
 
 TEST_CASE(
-    "a program that does not read its input neither waits nor makes the starter read it all") {
+    "a program that does not read its input neither waits nor makes the launcher read it all") {
   const PlainSsh ssh;
   Launch launch = ssh.launch("a,b", {"--stdin=rank0"}, "sleep 0.3; echo $RANK done");
   launch.argv = Words{"sh", "-c", "yes | { \"$@\"; echo ended $?; }", "sh"} + launch.argv;

@@ -151,7 +151,7 @@ TEST_CASE("a host without drun gets a copy over the same login", "[namespaces]")
 }
 #endif
 
-TEST_CASE("a signal to the starter ends the job on every host", "[namespaces]") {
+TEST_CASE("a signal to the launcher ends the job on every host", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   // The worker of rank 1 has a child in a new session.
@@ -233,7 +233,7 @@ TEST_CASE("lines of all hosts arrive whole and in each worker's order", "[namesp
   for (const auto& [rank, number] : last) CHECK(number == kLines);
 }
 
-TEST_CASE("over real ssh the starter's log directory has a file for each rank of all hosts",
+TEST_CASE("over real ssh the launcher's log directory has a file for each rank of all hosts",
           "[namespaces]") {
   const TemporaryDirectory here;
   const std::string logs = here.file("logs");
@@ -257,7 +257,7 @@ TEST_CASE("over real ssh the starter's log directory has a file for each rank of
   }
 }
 
-TEST_CASE("over real ssh rank 0 reads the starter's standard input", "[namespaces]") {
+TEST_CASE("over real ssh rank 0 reads the launcher's standard input", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   Launch launch =

@@ -69,7 +69,7 @@ TEST_CASE("errors of hosts behind other hosts are reported for each host") {
   CHECK(ended.out.empty());
 }
 
-TEST_CASE("a signal to the starter of a tree ends all processes") {
+TEST_CASE("a signal to the launcher of a tree ends all processes") {
   const PlainSsh ssh;
   const std::string marker = "DRUN_HOSTS_TEST=" + ssh.directory().path();
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {

@@ -1,4 +1,4 @@
-// Tests both ends of a remote agent's channel: consoles that write frames, and the starter's
+// Tests both ends of a remote agent's channel: consoles that write frames, and the launcher's
 // handling of them.
 #include "agent/output/host_channel.h"
 
@@ -48,7 +48,7 @@ Console::Listener nothing() {
   return {.on_room = [] {}, .on_empty = [] {}};
 }
 
-// The starter's side of one host, with pipes as consoles.
+// The launcher's side of one host, with pipes as consoles.
 struct ReceiverRig {
   std::string shown_out() { return out_ends.read_all(); }
   std::string shown_err() { return err_ends.read_all(); }

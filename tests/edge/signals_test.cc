@@ -1,3 +1,4 @@
+// Tests how signals sent to drun become requests to terminate, to kill, or to forward a signal.
 #include "agent/process/signals.h"
 
 #include <csignal>

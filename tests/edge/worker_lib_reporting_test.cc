@@ -1,5 +1,5 @@
-// Tests how a group reports failures while its threads wait for the store, and how it reports ended
-// processes.
+// Tests the failure reports of a group: while threads wait for the store, and when a rank's process
+// ends.
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>

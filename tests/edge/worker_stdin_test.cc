@@ -17,7 +17,7 @@ World world_from(int base_rank) {
   return world;
 }
 
-// An agent's input: what it sends to the starter, and what a worker reads.
+// An agent's input: what it sends to the launcher, and what a worker reads.
 struct StdinRig {
   int open(int base_rank = 0) {
     const Result<int> fd = input.open(StdinSource::Rank0, world_from(base_rank), 0);
@@ -98,7 +98,7 @@ TEST_CASE("other ranks and other nodes get end of file") {
   CHECK(rig.rooms.empty());
 }
 
-TEST_CASE("without a starter the first worker reads drun's own standard input") {
+TEST_CASE("without a launcher the first worker reads drun's own standard input") {
   asio::io_context io{1};
   WorkerStdin input(io, false, [](const std::string&) { FAIL("told"); });
   const Result<int> fd = input.open(StdinSource::Rank0, world_from(4), 0);

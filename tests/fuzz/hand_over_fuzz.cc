@@ -1,4 +1,4 @@
-// Any message between starter, agent and relay is either read or rejected.
+// Any message between launcher, agent and relay is either read or rejected.
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
-// Any answer to `drun status` and `drun stacks`, from agents or other programs, and any list of
-// sockets, is either read or skipped, and sends no control character to the terminal. (The agents'
-// side reads nothing from its socket.)
+// Feeds arbitrary answers, and an arbitrary list of sockets, to the client side of `drun status`
+// and `drun stacks`. Each is parsed or rejected, and the printed text has no control characters.
+// There is no such target for the agents, because they read nothing from their sockets.
 //
 // Input: an answer, a zero byte, and a list of sockets.
 #include <algorithm>

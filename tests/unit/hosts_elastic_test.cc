@@ -68,7 +68,7 @@ TEST_CASE("with three or more hosts each of the first three has a seat") {
     CHECK(join.node_count == 4);
     CHECK(join.local_world_size == 2);
     CHECK(join.elastic->last_call_timeout == std::chrono::seconds(5));
-    CHECK(to_string(join.seats) == "n1:0,n2:0,n3:0");  // the ports are in the starter's "go"
+    CHECK(to_string(join.seats) == "n1:0,n2:0,n3:0");  // the ports are in the launcher's "go"
     CHECK(join.own_seats ==
           (rank < 3 ? std::vector<std::size_t>{rank} : std::vector<std::size_t>{}));
   }

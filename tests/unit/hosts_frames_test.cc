@@ -1,4 +1,4 @@
-// Tests the channel from a remote agent to the starter: preamble, frames, and workers' lines.
+// Tests the channel from a remote agent to the launcher: preamble, frames, and workers' lines.
 #include "agent/output/host_channel.h"
 
 #include <random>

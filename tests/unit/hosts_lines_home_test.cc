@@ -98,7 +98,7 @@ TEST_CASE("gathered lines have the format that they would have on their host") {
   CHECK(own->nodes[1].label == "<${rank}>");
 }
 
-TEST_CASE("rank 0 gets the starter's standard input with --stdin=rank0") {
+TEST_CASE("rank 0 gets the launcher's standard input with --stdin=rank0") {
   const auto plan = two_hosts_plan({"--stdin=rank0"});
   REQUIRE(plan);
   CHECK(plan->gives_stdin);

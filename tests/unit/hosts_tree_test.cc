@@ -1,4 +1,4 @@
-// Tests the branches of a job over ssh and the messages between a starter and a relay.
+// Tests the branches of a job over ssh and the messages between a launcher and a relay.
 #include "launcher/plan/host_plan.h"
 
 #include <random>

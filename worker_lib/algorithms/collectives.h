@@ -1,13 +1,14 @@
-// core. Every collective, over messages between two ranks.
+// core. All collectives, built on messages between two ranks.
 //
 // Small data takes the path with the fewest rounds (trees, Bruck's all_gather). Large data uses
 // pipelines.h.
 //
-// Memory:  as in Call. The input is not modified; neither is the output of a rank that has none.
+// Memory:  as in Call. The input is not modified. On ranks without an output, only the input is
+//          accessed.
 // Result:  all_reduce gives identical bits on all ranks. The order of reduction depends only on the
 //          count, the type and the number of ranks.
-// Thread:  of the Exchange.
-// Errors:  the Exchange's; outputs are then unspecified.
+// Thread:  as for the Exchange.
+// Errors:  those of the Exchange; outputs are then unspecified.
 #pragma once
 
 #include "drun/backend.h"

@@ -1,8 +1,8 @@
-// core. Before data moves, with DRUN_DEBUG=1: do all ranks call the same?
+// core. Compares the calls of all ranks before data moves, with DRUN_DEBUG=1.
 //
-// Rounds:  log2(size), if they do; none leaves before all have called.
-// Errors:  Mismatch on every rank, saying who calls what, or whose counts do not fit whose; and the
-//          Exchange's.
+// Rounds:  log2(size) if they are equal; no rank leaves before all have called.
+// Errors:  Mismatch on every rank, with the ranks and their calls, or the counts that differ; and
+//          those of the Exchange.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace drun::worker {
 
-// The Exchange is for this alone: ranks that call different things must meet in it.
+// Use a separate Exchange, because ranks with different calls must be matched in it.
 void agree(Exchange& mesh, const Call& call, std::uint32_t sequence);
 
-// Of operations with counts that only some ranks know; of others nothing. After agree.
+// Compares the counts of operations for which only some ranks know them. Call after agree().
 void compare_counts(Exchange& mesh, const Call& call, std::uint32_t sequence);
 
 }  // namespace drun::worker

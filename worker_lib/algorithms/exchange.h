@@ -1,9 +1,9 @@
-// core. The interface under the algorithms of collectives: memory that is sent from rank to rank
-// within one collective.
+// core. Interface for the algorithms of collectives: sends memory from rank to rank within one
+// collective.
 //
-// Order:   between two ranks, the messages of one size arrive in the order they were sent in. Both
-//          sides give the same size; messages whose sizes differ never meet.
-// Memory:  stays where it is until wait() has returned or any of these has thrown: then nothing
+// Order:   between two ranks, messages of one size arrive in the order in which they were sent.
+//          Both sides pass the same size; messages of different sizes are never matched.
+// Memory:  must stay valid until wait() has returned, or any function has thrown; then no data
 //          moves any more.
 // Thread:  one at a time.
 // Errors:  throws BackendFailure.
@@ -15,13 +15,13 @@
 #include <optional>
 #include <vector>
 
-// core. A rank's place in the binomial tree over all ranks, rooted at 0: log2(size) levels.
-
 namespace drun::worker {
 
+// --- A rank's place in the binomial tree over all ranks, rooted at 0: log2(size) levels
+
 struct TreePlace {
-  std::optional<int> parent = std::nullopt;  // of all but rank 0
-  std::vector<int> children = {};            // those with the smallest subtrees first
+  std::optional<int> parent = std::nullopt;  // absent for rank 0
+  std::vector<int> children = {};            // smallest subtrees first
   bool operator==(const TreePlace&) const = default;
 };
 
@@ -38,23 +38,18 @@ inline TreePlace place_in_tree(int rank, int size) {
   return place;
 }
 
-}  // namespace drun::worker
-
-// core. Where each rank's part lies in a buffer that has them all, in rank order.
-// Owner:   a value.   Thread: any.
-
-namespace drun::worker {
+// --- The part of each rank in a buffer that holds all parts in rank order
 
 class Parts {
  public:
-  // `counts`: of each rank, or null: all ranks have `count` elements.
+  // `counts`: per rank; null: `count` elements for every rank.
   Parts(const std::size_t* counts, std::size_t count, std::size_t element_bytes, int size) {
     offsets_.push_back(0);
     for (int rank = 0; rank < size; ++rank) {
       offsets_.push_back(offsets_.back() + (counts ? counts[rank] : count) * element_bytes);
     }
   }
-  // `count` elements, shared out as evenly as it goes.
+  // `count` elements in total, divided as evenly as possible.
   static Parts shares(std::size_t count, std::size_t element_bytes, int size) {
     const auto ranks = static_cast<std::size_t>(size);
     std::vector<std::size_t> counts(ranks, count / ranks);
@@ -77,9 +72,7 @@ class Parts {
   std::vector<std::size_t> offsets_;
 };
 
-}  // namespace drun::worker
-
-namespace drun::worker {
+// --- Sending and receiving
 
 class Exchange {
  public:
@@ -92,19 +85,19 @@ class Exchange {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Rank `distance` further on, around the end; also a negative distance.
+  // The rank `distance` after `rank`, modulo the size. The distance may be negative.
   int rank_after(int rank, int distance) const {
     return ((rank + distance) % size_ + size_) % size_;
   }
 
-  // Both return at once. Nothing, of 0 bytes, is not sent.
+  // Both return at once. Messages of 0 bytes are not sent.
   Handle send(int to, const void* data, std::size_t size_bytes) {
     return size_bytes == 0 ? kNothing : start_send(to, data, size_bytes);
   }
   Handle recv(int from, void* data, std::size_t size_bytes) {
     return size_bytes == 0 ? kNothing : start_recv(from, data, size_bytes);
   }
-  // Once for each handle.
+  // Call once per handle.
   void wait(Handle handle) {
     if (handle != kNothing) finish(handle);
   }

@@ -1,13 +1,14 @@
-// core. Collectives of large data: cut into pieces that follow each other through a ring or a chain
-// of all ranks, so that every connection is busy and each piece is reduced while others are on
-// their way. Each rank sends about as many bytes as the data has, however many ranks there are.
+// core. Collectives of large data, which is divided into pieces that follow each other through a
+// ring or chain of all ranks. Every connection is busy, and each piece is reduced while others are
+// being sent. Each rank sends about as many bytes as the data has, independent of the number of
+// ranks.
 //
-// Shape:   at least 2 ranks; sizes in bytes are multiples of the element's.
-// Result:  every element is reduced by one rank, in an order that size, count and type give, and
-//          passed on: all ranks have the same bits. Avg adds; the caller divides.
-// Thread:  of the Exchange.   Errors: the Exchange's.
-// Source:  the ring is Patarasuk and Yuan's (2009), as in Gloo and NCCL, cut into blocks so that
-//          what is received while it must not overwrite the input fits into a few pieces.
+// Sizes:   at least 2 ranks; sizes in bytes are multiples of the element size.
+// Result:  every element is reduced by one rank, in an order that depends on size, count and type,
+//          and then passed on, so all ranks have the same bits. Avg only adds; the caller divides.
+// Thread:  as for the Exchange.   Errors: those of the Exchange.
+// Source:  the ring is Patarasuk and Yuan's (2009), as in Gloo and NCCL. It is divided into blocks,
+//          so that received data that must not overwrite the input fits into a few pieces.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,14 @@
 namespace drun::worker {
 
 void ring_all_reduce(Exchange& mesh, const Elements& data, ReduceOp op);
-// `input` of parts.total_bytes(), `output` of this rank's.
+// `input` has parts.total_bytes(), `output` has the size of this rank's part.
 void ring_reduce_scatter(Exchange& mesh, const void* input, void* output, const Parts& parts,
                          DataType type, ReduceOp op);
-// This rank's part lies in `output` already.
+// This rank's part is in `output` already.
 void ring_all_gather(Exchange& mesh, void* output, const Parts& parts);
 void chain_broadcast(Exchange& mesh, void* data, std::size_t size_bytes, int root);
-// `output` is the root's only; it may be `input`, which no other rank changes.
+// `output` is used on the root only, and may be equal to `input`. Other ranks do not change
+// `input`.
 void chain_reduce(Exchange& mesh, const ConstElements& input, void* output, ReduceOp op, int root);
 
 }  // namespace drun::worker

@@ -1,5 +1,4 @@
-// edge. When a call's time is over, and what is left of it. It reads the steady clock.
-// Thread: any.
+// edge. Converts between deadlines and remaining times, with the steady clock.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +9,17 @@
 
 namespace drun::worker {
 
-// So long from now. Long times are counted from the clock's last tick, some milliseconds ago, which
-// costs a tenth: every call has a deadline, and hardly any meets it.
+// Times of 10 s and more are counted from the clock's last tick, a few milliseconds ago. This is
+// ten times faster, and every call computes a deadline.
 inline Deadline deadline_in(std::chrono::milliseconds time) {
   if (time < std::chrono::seconds(10)) return Deadline::clock::now() + time;
-  timespec tick{};  // of the clock that the steady one is
+  timespec tick{};  // of the clock behind steady_clock
   clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
   return Deadline(std::chrono::seconds(tick.tv_sec) + std::chrono::nanoseconds(tick.tv_nsec)) +
          time;
 }
 
-// At least 1 ms, so that what is asked for at the last moment is asked once. Unit: ms.
+// The remaining time in ms. At least 1 ms, so that a request at the last moment is made once.
 inline std::chrono::milliseconds left_until(Deadline deadline) {
   using std::chrono::milliseconds;
   const auto left = deadline - Deadline::clock::now();

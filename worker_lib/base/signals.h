@@ -1,12 +1,12 @@
-// edge. What worker_lib does about signals: threads it starts take none, and SIGPIPE is ignored.
+// edge. Signal handling: threads started by worker_lib block all signals, and SIGPIPE is ignored.
 #pragma once
 
 #include <csignal>
 
 namespace drun::worker {
 
-// Blocks all signals of the calling thread while it lives, so that threads started meanwhile begin
-// with all blocked and the program's handlers run on the program's threads.
+// Blocks all signals of the calling thread during its lifetime, so that threads started meanwhile
+// have them blocked and the program's handlers run on the program's threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -22,7 +22,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Gloo writes without MSG_NOSIGNAL: a dead peer would kill us. A handler of the program's stays.
+// Gloo writes without MSG_NOSIGNAL, so a dead peer would kill this process. Keeps a handler of the
+// program.
 inline void ignore_default_sigpipe() {
   struct sigaction now {};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 &&

@@ -18,19 +18,19 @@ namespace drun::worker {
 // "all_to_all_v(f32)", "barrier()".
 std::string to_string(const Call& call);
 
-// The same bytes for calls that go together, and only for those: operation, type, op, root, the
-// number of elements, and of the _v operations whose sizes all ranks know a hash of them.
+// Equal for calls that match, and only for those: operation, type, op, root, the number of
+// elements, and a hash of the sizes for _v operations of which all ranks know the sizes.
 struct Signature {
-  std::uint64_t what = 0;   // all but the number of elements
+  std::uint64_t what = 0;   // everything except the number of elements
   std::uint64_t count = 0;  // or the hash
   friend bool operator==(const Signature&, const Signature&) = default;
 };
-static_assert(sizeof(Signature) == 16);  // as it goes from rank to rank
+static_assert(sizeof(Signature) == 16);  // sent from rank to rank
 Signature signature_of(const Call& call, int size);
-// Of a message.
+// The signature of a message.
 Signature signature_of(DataType type, std::size_t count);
-// Another process's may be anything: an unknown operation reads as "unknown call". A message
-// reads as "f32 x 10".
+// `signature` may come from another process and be invalid: an unknown operation gives "unknown
+// call". A message gives "f32 x 10".
 std::string describe(const Signature& signature);
 
 // "rank 0 calls barrier(); ranks 1-3, 5 call all_reduce(f32 x 4, sum)", by rank of first caller.

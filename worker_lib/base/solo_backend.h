@@ -1,4 +1,4 @@
-// core. The backend of a group of one: every operation is a copy at most.
+// core. The backend of a group with one rank: every operation is at most a copy.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@ class SoloBackend final : public Backend {
   std::string refusal(const Call& call) const override {
     return call.gpu ? "solo works on memory of the host, not of a GPU" : "";
   }
-  // Of one rank's parts there is one, of `count` elements, whatever the operation.
+  // With one rank, every operation has one part of `count` elements.
   void run(const Call& call, const Turn&) override {
     std::size_t count = call.count;
     if (call.is_uneven && call.operation == Operation::AllToAll) count = call.counts_in[0];

@@ -19,8 +19,7 @@ namespace drun::worker {
 
 std::thread start_thread(std::function<void()> body);
 
-// Up to `most` threads that take tasks in the order they were given; another one is started when
-// all are busy.
+// Up to `most` threads that take tasks in order. Another thread is started when all are busy.
 class Threads {
  public:
   explicit Threads(std::size_t most) : most_(most) {}
@@ -28,16 +27,16 @@ class Threads {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
-  // Starts the first thread, unless there is one: submit cannot fail from then on.
+  // Starts the first thread, if there is none. submit cannot fail afterwards.
   void start();
   // Runs the task once a thread is free. Requires start().
   void submit(std::function<void()> task);
-  // False, and the task is not taken, unless a thread can begin it at once.
+  // Like submit, but only if a thread can begin the task at once. Otherwise returns false.
   bool try_submit(std::function<void()> task);
-  // Starts another one unless at least `free` are free. False: `most` run already, or the system
-  // allows no more.
+  // Starts another thread unless at least `free` are free. False if `most` are running, or the
+  // system allows no more.
   bool try_reserve(std::size_t free);
-  // Afterwards nothing may be submitted. The second call does nothing.
+  // Nothing may be submitted afterwards. The second call has no effect.
   void stop();
 
  private:
@@ -54,7 +53,7 @@ class Threads {
   std::chrono::steady_clock::time_point retry_at_{};  // after the system allowed no more
 };
 
-// Tasks one after the other.
+// Runs tasks one after the other.
 class Executor : public Threads {
  public:
   Executor() : Threads(1) {}

@@ -1,8 +1,7 @@
-// edge. Unix sockets without a place in the file system: short messages, descriptors with them, and
-// the identity of the peer.
+// edge. Unix sockets in the abstract namespace: short messages with descriptors, and the identity
+// of the peer.
 //
-// Errors:  where a descriptor or an optional is returned, nothing means: the system says no, and
-//          errno why.
+// Errors:  functions that return a descriptor or an optional return none on failure and set errno.
 // Thread:  any.
 #pragma once
 
@@ -18,10 +17,10 @@
 
 namespace drun::worker::shm {
 
-// An unguessable name, in this network namespace.
+// A random name that cannot be guessed. Valid in this network namespace.
 std::string random_name();
 
-// Does not block in accept.
+// accept on the socket does not block.
 UniqueFd listen_at(const std::string& name, int backlog);
 UniqueFd accept_from(int listener);
 UniqueFd connect_to(const std::string& name, Deadline deadline);
@@ -31,20 +30,20 @@ struct Peer {
   uid_t uid = 0;
 };
 std::optional<Peer> peer_of(int socket);
-// Becomes readable when that process ends. Empty where the system has no such thing.
+// Becomes readable when that process ends. Empty if the system does not support it.
 UniqueFd watch_process(pid_t pid);
 
-// One message with up to two descriptors. False: the other side has gone, or does not read.
+// Sends one message with up to two descriptors. False if the peer has closed or does not read.
 bool send_message(int socket, std::string_view text, const std::vector<int>& fds = {});
 
 struct Message {
   std::string text;
   std::vector<UniqueFd> fds;
 };
-// Does not block. Nothing: no connection is waiting, or the peer has closed.
+// Does not block. Absent if no message is waiting, or the peer has closed.
 std::optional<Message> receive_message(int socket);
 
-// False: the deadline passed first.
+// False if the deadline passes first.
 bool await_readable(const std::vector<int>& fds, Deadline deadline);
 
 }  // namespace drun::worker::shm

@@ -24,7 +24,7 @@ struct Registry {
   bool has_our_nccl = true;
 };
 
-// Never destroyed: a group may be made while the program ends.
+// Never destroyed, because a group can be created while the program ends.
 Registry& registry() {
   static Registry& the = *new Registry;
   return the;
@@ -51,7 +51,7 @@ bool is_name(std::string_view text) {
   return !text.empty() && text.find_first_of(":,") == std::string_view::npos;
 }
 
-// Takes one "cpu:name" or "cuda:name"; false: it is none, or the second of its kind.
+// Takes one "cpu:name" or "cuda:name". False if it is invalid or the second of its kind.
 bool take_part(std::string_view part, BackendChoice& choice) {
   constexpr std::string_view kCpu = "cpu:";
   constexpr std::string_view kCuda = "cuda:";

@@ -1,7 +1,7 @@
-// core, but for the registry. From a backend's name to the backend.
+// edge. Connects the backends selected by name.
 //
 // Thread:  any.
-// Errors:  Usage, naming the part that makes no sense and what there is.
+// Errors:  Usage, with the invalid part and the valid names.
 #pragma once
 
 #include <string>
@@ -15,29 +15,29 @@ namespace drun::worker {
 
 // The backend for each kind of memory.
 struct BackendChoice {
-  std::string name = "";  // of the host's; or of all there is, if `gpu` is empty
-  std::string gpu = "";   // of GPUs'; empty: no second backend
+  std::string name = "";  // for host memory; for all memory if `gpu` is empty
+  std::string gpu = "";   // for GPU memory; empty: no second backend
   bool operator==(const BackendChoice&) const = default;
 };
 
-// "name", torch's "cpu:name", "cuda:name" or "cpu:name,cuda:name". The names themselves are checked
+// Parses "name", or torch's "cpu:name", "cuda:name" or "cpu:name,cuda:name". The names are checked
 // when connecting.
 Result<BackendChoice> parse_backend(std::string_view text);
 
-// Those that can be asked for, in order.
+// The available names, sorted.
 std::vector<std::string> backend_names();
 
-// Throws BackendFailure (Unsupported) if what cannot be done without is not on this machine: NCCL
-// and a GPU, where nothing else is asked for.
+// Throws BackendFailure (Unsupported) if only NCCL is selected and this machine has no NCCL or no
+// GPU.
 void check_is_here(const BackendChoice& choice);
 
-// Each name is a registered backend, a built-in one, or "within+across": a node's ranks by the
-// first, nodes by the second. Those of the host's memory are connected; NCCL beside them connects
-// with its first operation. Throws BackendFailure (Usage: there is none of that name) and what
-// connecting throws.
+// Each name is a registered backend, a built-in one, or "within+across": the first for the ranks of
+// a node, the second between nodes. Backends for host memory connect now; NCCL beside another
+// backend connects with its first operation. Throws BackendFailure (Usage for an unknown name) and
+// the errors of connecting.
 std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice, const BackendContext& context);
 
-// Whether ranks of these nodes will talk over the network with it, so that their addresses matter.
+// Whether the ranks need network addresses: the backend connects them over the network.
 bool needs_network(const std::string& name, bool is_one_node);
 
 }  // namespace drun::worker

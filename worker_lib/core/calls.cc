@@ -28,12 +28,12 @@ void check_memory(const Place& place, const std::string& operation, const ConstE
   }
 }
 
-// As all that is no mistake; what an operation is called is made for the rest only.
+// A fast check that accepts normal arguments. The operation's text is only made for others.
 bool is_beyond_doubt(const ConstElements& data) {
   return data.data != nullptr && data.count < (std::size_t{1} << 40);
 }
 
-// Checks one call; the texts are made only when something is wrong.
+// Checks one call. Texts are only made for errors.
 class Checker {
  public:
   Checker(const Place& place, const Call& call) : place_(place), call_(call) {}
@@ -77,7 +77,7 @@ class Checker {
     refuse(std::string(which) + " is used on the root only: leave it empty here");
   }
 
-  // All parts fill the whole, and this rank's is `mine`.
+  // The parts add up to `whole`, and this rank's part is `mine`.
   void parts(const Counts& counts, std::size_t whole, std::optional<std::size_t> mine) const {
     if (counts.size() != static_cast<std::size_t>(place_.size)) {
       refuse(std::to_string(counts.size()) + " counts for " + std::to_string(place_.size) +
@@ -91,7 +91,7 @@ class Checker {
     if (mine) count("this rank's part", *mine, counts[static_cast<std::size_t>(place_.rank)]);
   }
 
-  // `whole` is every rank's part in a row, each as large as `mine` or as the counts say.
+  // `whole` holds the parts of all ranks, each of `mine` elements or as in `counts`.
   void whole_and_mine(const char* which, const ConstElements& whole, std::size_t mine,
                       const Counts* counts) const {
     if (counts != nullptr) return parts(*counts, whole.count, mine);

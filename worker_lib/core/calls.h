@@ -1,7 +1,7 @@
-// core. From what the caller passed to a Call whose every part fits; and messages.
+// core. Checks the caller's arguments and makes a Call or Message of them.
 //
-// Errors:  throws WorkerError (Usage) that names the part, its size and what it should be. What
-//          only the others can know (their counts) is not checked.
+// Errors:  throws WorkerError (Usage) with the invalid part, its size and the expected size. Values
+//          that only other ranks know (their counts) are not checked.
 // Thread:  any.
 #pragma once
 
@@ -24,7 +24,7 @@ using Counts = std::vector<std::size_t>;
 Call broadcast_call(const Place& place, const Elements& data, int root);
 Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op);
 Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op);
-// Counts of parts: null for equal ones. They stay the caller's.
+// `counts`: sizes of the parts; null for equal parts. Not copied.
 Call gather_call(const Place& place, const ConstElements& mine, const Elements& all, int root,
                  const Counts* counts = nullptr);
 Call all_gather_call(const Place& place, const ConstElements& mine, const Elements& all,
@@ -37,7 +37,7 @@ Call all_to_all_call(const Place& place, const ConstElements& input, const Eleme
 Call all_to_all_v_call(const Place& place, const ConstElements& input, const Counts& to,
                        const Elements& output, const Counts& from);
 
-// To or from one other rank.
+// A message to or from another rank.
 struct Message {
   bool is_send = false;
   ConstElements outgoing = {};             // of a send

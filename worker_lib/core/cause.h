@@ -1,7 +1,5 @@
-// core. The first cause of a group's failure, as it travels from the rank that saw it to the others
-// through the store.
-//
-// Owner:   values; copy freely.   Thread: any.
+// core. The first cause of a group's failure, and its encoding in the store, through which other
+// ranks get it.
 #pragma once
 
 #include <optional>
@@ -13,7 +11,7 @@
 namespace drun::worker {
 
 struct Cause {
-  int reporter = 0;  // the rank that says it
+  int reporter = 0;  // the rank that reports it
   WorkerError::Kind kind = WorkerError::Kind::System;
   std::optional<int> peer = std::nullopt;
   std::string operation;  // the reporter's
@@ -21,9 +19,9 @@ struct Cause {
   bool operator==(const Cause&) const = default;
 };
 
-// Texts are cut so that the whole stays under 4 KiB.
+// Texts are truncated so that the result stays below 4 KiB.
 std::string encode(const Cause& cause);
-// Nothing: these bytes are not a cause.
+// Absent if the bytes are invalid.
 std::optional<Cause> decode_cause(std::string_view bytes);
 
 }  // namespace drun::worker

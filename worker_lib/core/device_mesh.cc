@@ -10,7 +10,7 @@
 namespace drun::worker {
 namespace {
 
-// How far apart neighbours in this dimension are.
+// The difference in rank between neighbors in this dimension.
 int stride(const MeshLayout& layout, std::size_t dimension) {
   int stride = 1;
   for (std::size_t i = dimension + 1; i < layout.shape.size(); ++i) stride *= layout.shape[i];
@@ -107,7 +107,7 @@ std::uint64_t digest(std::string_view text) {
   return hash;
 }
 
-// Different meshes would be groups that wait for each other.
+// With different meshes, groups would wait for each other.
 void check_same(ProcessGroup& world, const std::string& mesh, ProcessGroup::Timeout timeout) {
   const std::vector<std::uint64_t> mine{digest(mesh)};
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));

@@ -1,8 +1,7 @@
-// core. Ranks in a grid of named dimensions: which rank is where, and who lies on a line with it.
+// core. The layout of a device mesh: ranks in a grid of named dimensions.
 //
 // Shape:   row-major: the last dimension's coordinate changes from one rank to the next.
-// Owner:   a value; copy freely.   Thread: any.
-// Errors:  make_mesh_layout: Usage, naming shape, names and what is wrong with them.
+// Errors:  make_mesh_layout: Usage, with shape, names and the defect.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +16,18 @@ namespace drun::worker {
 
 struct MeshLayout {
   std::vector<int> shape;
-  std::vector<std::string> names;  // as many
+  std::vector<std::string> names;  // one per dimension
   bool operator==(const MeshLayout&) const = default;
 
-  int size() const;  // how many ranks there are places for
-  // Absent: there is no such dimension.
+  int size() const;  // number of ranks
+  // The index of a dimension; absent if there is none of that name.
   std::optional<std::size_t> dimension(std::string_view name) const;
 
-  // The next three: 0 <= rank < size(), dimension < shape.size().
+  // The next three require 0 <= rank < size() and dimension < shape.size().
   int coordinate(int rank, std::size_t dimension) const;
-  // The ranks that have all other coordinates in common with `rank`, in the order of this one.
+  // The ranks that differ from `rank` at most in this coordinate, in its order.
   std::vector<int> line(int rank, std::size_t dimension) const;
-  // Different for each line of that dimension: its first rank.
+  // Identifies the line: its first rank.
   int line_number(int rank, std::size_t dimension) const;
 };
 

@@ -23,12 +23,13 @@ using worker::to_string;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kReportTime{1000};
-// A store that answers has done so by then.
+// A store that responds does so within this time.
 constexpr Milliseconds kPromptTime{100};
 // The kernel closes a process's connections before it reports the end of the process.
 constexpr Milliseconds kConfirmTime{500};
 constexpr Milliseconds kBetweenLooks{20};
-// Backends that keep deadlines by themselves say more than the group can, and have this long to.
+// Backends that keep deadlines themselves report more details than the group can. They get this
+// time after the deadline.
 constexpr Milliseconds kBackstop{1000};
 constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 
@@ -51,7 +52,7 @@ ProcessGroup::Group::Group(worker::GroupParts parts)
     : parts_(std::move(parts)), fork_generation_(worker::fork_generation()) {
   has_ended_.resize(static_cast<std::size_t>(parts_.size));
   std::vector<Lifeline> lifelines = parts_.backend->lifelines();
-  // Others, as Gloo, see ends by themselves, in order with the data that was sent before.
+  // Other backends, such as Gloo, detect ends themselves, in order with data sent before.
   is_backend_told_ = !lifelines.empty();
   for (int rank = 0; rank < parts_.size; ++rank) {
     const int fd = parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]);
@@ -96,7 +97,7 @@ std::optional<int> ProcessGroup::Group::ended_rank(const std::vector<int>& ranks
 
 ProcessGroup::Group::~Group() {
   if (worker::fork_generation() != fork_generation_) {
-    // The threads are the parent's, and so is everything they share.
+    // The threads belong to the parent process, and so does everything they share.
     static_cast<void>(new worker::GroupParts(std::move(parts_)));
     return;
   }
@@ -180,7 +181,7 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Action&
 
 template <typename Namer, typename Action>
 void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Action&& action) {
-  // Nearly always it is alone, and there is nothing to be ordered.
+  // Usually there is no concurrent operation to be ordered with.
   std::unique_lock running(running_, std::defer_lock);
   if (unfinished_ > 0 || !running.try_lock()) {
     std::unique_lock submitting(submitting_);
@@ -357,7 +358,7 @@ bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
             "the process of rank " + std::to_string(*lost) + " ended before it came to the barrier",
             true);
       }
-      std::erase(waited_for, *lost);  // it came, then ended
+      std::erase(waited_for, *lost);  // it arrived, then ended
     }
     if (Deadline::clock::now() >= deadline) return false;
   }
@@ -512,7 +513,7 @@ Cause ProcessGroup::Group::publish(const Cause& cause) {
         parts_.store->compare_set("first_cause", "", encode(cause), kPromptTime);
     return worker::decode_cause(winner).value_or(cause);
   } catch (const WorkerError&) {
-    // Nothing on this rank waits for the store any longer.
+    // No thread of this rank waits for the store any longer.
     parts_.backend->abort();
   }
   try {
@@ -520,7 +521,7 @@ Cause ProcessGroup::Group::publish(const Cause& cause) {
         parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);
     return worker::decode_cause(winner).value_or(cause);
   } catch (const WorkerError&) {
-    // The store is gone too: what this rank saw is all there is.
+    // The store is gone too, so this rank's own cause is used.
     if (cause.kind != Kind::PeerLost || !parts_.job->rank0_hosts_store) return cause;
     Cause better = cause;
     better.message += "; the store, which the job's rank 0 hosts, is gone too";
@@ -530,7 +531,7 @@ Cause ProcessGroup::Group::publish(const Cause& cause) {
 
 }  // namespace drun
 
-// A group's operations, each with its mark in the process's page of signs of life.
+// --- Operations, each recorded in the process's heartbeat page
 
 namespace drun {
 namespace {
@@ -547,7 +548,7 @@ PulseOperation operation_of(const Call& call, std::uint32_t group, const Turn& t
           .kind = static_cast<std::uint16_t>(call.operation)};
 }
 
-// A transfer that is under way for as long as this lives.
+// Records a transfer in the heartbeat page during its lifetime.
 class MarkedTransfer final : public Transfer {
  public:
   explicit MarkedTransfer(const PulseOperation& operation) : mark_(operation) {}
@@ -557,7 +558,7 @@ class MarkedTransfer final : public Transfer {
 
  private:
   PulseMark mark_;
-  std::unique_ptr<Transfer> transfer_;  // goes before the mark ends
+  std::unique_ptr<Transfer> transfer_;  // destroyed before the mark
 };
 
 template <typename Begin>
@@ -594,8 +595,8 @@ std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
 
 }  // namespace drun
 
-// What ranks tell each other to make groups: over the backend, or, where that has no memory of the
-// host, over the store.
+// --- Exchange of numbers for new groups: over the backend, or over the store if the backend does
+// not support host memory
 
 namespace drun {
 

@@ -2,21 +2,18 @@
 // their deadlines, and breaks the group with the first failure.
 //
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
-//
-// Order:   a collective gets its number when it has its turn: running_, or, under submitting_, a
-//          place in the executor's queue while something asynchronous is not done.
-// Failing: 1. a lost connection waits, half a second at most, for the kernel to report the end of a
-//          process on this node, or for another rank's cause;
-//          2. the cause is put into the store, unless another rank's is there already: the first
-//          one wins and every rank repeats it;
-//          3. the backend is aborted, which wakes this rank's other threads and is seen by its
-//          peers, which do the same. A store that does not answer delays that by kPromptTime
-//          only; then the cause is sent again after the abort.
-//          So a rank that sees a connection close finds the cause in the store, or else the peer's
-//          process has ended.
-// Threads: the caller's, for what is synchronous, and for messages it waits for; executor_ for
-//          asynchronous collectives, request_threads_ for other messages; the job's watch.
-// Destroy: threads, backend, store, hosted store: in this order.
+// Order:   a collective gets its number at its turn: when it locks running_, or, if asynchronous
+//          operations are pending, when it is put into the executor's queue under submitting_.
+// Failing: 1. after a lost connection, the group waits up to half a second for the kernel to report
+//          the end of a process on this node, or for another rank's cause; 2. the cause is put into
+//          the store, unless another rank's cause is there already: every rank reports the first
+//          one; 3. the backend is aborted. This wakes this rank's other threads, and the peers
+//          detect it and do the same. If the store does not respond, the abort is delayed by
+//          kPromptTime only, and the cause is sent again afterwards. If a rank detects a closed
+//          connection, then either the cause is in the store or the peer's process has ended.
+// Threads: the caller's for synchronous operations and for messages that it waits for; executor_
+//          for asynchronous collectives; request_threads_ for other messages; the job's watch.
+// Destroy: threads, backend, store, hosted store, in this order.
 #pragma once
 
 #include <atomic>
@@ -42,15 +39,15 @@
 namespace drun {
 namespace worker {
 
-// What all groups of one connect share.
+// Shared by all groups that originate from one connect.
 struct Job {
   WorkerIdentity self;
-  std::chrono::milliseconds timeout{0};  // where a call gives none
+  std::chrono::milliseconds timeout{0};  // default of calls
   BackendChoice backend;
   std::string address = "";  // this rank's
   bool is_debug = false;
   bool rank0_hosts_store = false;
-  std::shared_ptr<void> hosted_store = nullptr;  // kept alive only
+  std::shared_ptr<void> hosted_store = nullptr;  // only kept alive
   PeerProcesses processes = {};
   Watch watch;
 };
@@ -61,13 +58,13 @@ struct GroupParts {
   int size = 1;
   std::vector<int> node_of = {0};
   std::vector<int> world_ranks = {0};  // of this group's ranks
-  std::uint32_t label = 0;  // tells groups of one process apart, for who looks on; 0: the first
-  std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; none in a world of one
+  std::uint32_t label = 0;  // identifies a group of this process to observers; 0: the first
+  std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; null in a world of one
   std::unique_ptr<Backend> backend = nullptr;
 };
 
-// The backend of a group with these parts; `split_off`: of what it is made from. Throws
-// BackendFailure or WorkerError.
+// Connects the backend of a group with these parts. `split_off`: from the parent group's backend.
+// Throws BackendFailure or WorkerError.
 std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
                                          std::shared_ptr<void> split_off = nullptr);
 
@@ -91,15 +88,16 @@ class ProcessGroup::Group {
   Work start(const worker::Message& message, Timeout timeout);
   void monitored_barrier(Timeout timeout, bool names_all);
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout);
-  // Each rank's numbers, as many as these, in rank order. A collective, but for the order of those.
+  // Exchanges numbers, the same count on each rank; returns all in rank order. Every rank must call
+  // it.
   std::vector<int> told_by_all(const std::vector<int>& mine, Timeout timeout);
-  // Null on ranks that are not among them.
+  // Null on ranks that are not in `ranks`.
   std::shared_ptr<Group> new_group(const std::vector<int>& ranks, Timeout timeout);
 
   void destroy();
 
  private:
-  // What an operation is called in errors; made only when needed.
+  // The text for an operation in errors; made only if needed.
   using Name = std::function<std::string()>;
 
   struct Limit {
@@ -108,7 +106,7 @@ class ProcessGroup::Group {
     std::optional<int> peer = std::nullopt;  // of a message
   };
 
-  // Throws when nothing may be started.
+  // Throws if no operation can be started.
   template <typename Namer>
   Limit admit(const Namer& name, Timeout timeout);
   void check_possible(const Call& call) const;
@@ -123,31 +121,31 @@ class ProcessGroup::Group {
   std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call);
   worker::Request::Action finishing(const Name& name, const Limit& limit,
                                     std::shared_ptr<Transfer> transfer);
-  // A failure is thrown as the operation's, and breaks nothing.
+  // Throws a failure as the operation's error, without breaking the group.
   void start_thread_of(const Name& name, const std::function<void()>& start);
   // The resources that a group of `ranks` can share with this one.
   std::shared_ptr<void> split_off(const std::string& name, const Limit& limit,
                                   const std::vector<int>& ranks);
-  // Puts it behind everything that was started before; `submitting_` is held.
+  // Queues it after all operations started before. Requires that `submitting_` is held.
   Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> action);
-  // Each with its mark in the page of signs of life (pulse.h).
+  // These record the operation in the heartbeat page (pulse.h).
   void run_now(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> post(const worker::Message& message);
-  // Until every key is set; false: past the deadline. Throws PeerLost for one of `ranks` that has
-  // ended and not set its key, the one at the same place.
+  // Waits until every key is set; false if the deadline passes. keys[i] belongs to ranks[i]: throws
+  // PeerLost if that rank has ended without setting it.
   bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,
                     Deadline deadline);
   void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
 
-  // Breaks the group if it is not broken yet; returns what to throw.
+  // Breaks the group unless it is broken already. Returns the error to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);
   worker::Cause publish(const worker::Cause& cause);
-  // Names the rank whose process has ended, if that is why a connection was lost. Waits for the
-  // kernel's report, at most kConfirmTime.
+  // Sets the rank whose process has ended, if that is why a connection was lost. Waits up to
+  // kConfirmTime for the kernel's report.
   void confirm(worker::Cause& cause);
   bool has_first_cause();
-  // Of `ranks`, the first whose process has ended; waits for one, at most `time`.
+  // The first of `ranks` whose process has ended; waits for one for up to `time`.
   std::optional<int> ended_rank(const std::vector<int>& ranks, std::chrono::milliseconds time);
   void on_end(int rank);
   BackendFailure late(const Limit& limit) const;
@@ -159,16 +157,16 @@ class ProcessGroup::Group {
   std::mutex submitting_;
   std::timed_mutex running_;
   std::atomic<std::uint32_t> sequence_ = 0;
-  std::atomic<int> unfinished_ = 0;  // asynchronous collectives, of those the executor is to run
-  int groups_ = 0;                   // made from this one
+  std::atomic<int> unfinished_ = 0;  // queued or running collectives of the executor
+  int groups_ = 0;                   // created from this one
   int barriers_ = 0;                 // monitored ones
-  int tellings_ = 0;                 // over the store
+  int tellings_ = 0;                 // exchanges of numbers over the store
   std::atomic<bool> is_broken_ = false;
   std::mutex failing_;
-  std::condition_variable failed_;  // first_cause_ is there
+  std::condition_variable failed_;  // first_cause_ is set
   std::optional<worker::Cause> first_cause_;
   std::mutex ending_;
-  std::vector<bool> has_ended_;  // by rank, as far as lifelines have told
+  std::vector<bool> has_ended_;  // by rank, as reported by lifelines
   bool is_backend_told_ = false;
   worker::Watch::Id lifelines_ = 0;
   worker::Executor executor_;

@@ -1,4 +1,4 @@
-// The default group, and what torch.distributed's users ask it.
+// The default group and the global functions of torch.distributed.
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,7 +14,8 @@ struct Default {
   bool is_connecting = false;
 };
 
-// Never destroyed: what a group needs may be gone by then, and the kernel closes all anyway.
+// Never destroyed: objects that a group needs may be destroyed by then, and the kernel closes
+// everything.
 Default& the_default() {
   static Default& the = *new Default;
   return the;

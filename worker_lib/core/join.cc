@@ -60,7 +60,7 @@ T value_or_throw(Result<T> result, int rank = -1) {
   return std::move(result).value();
 }
 
-// One rank's way into the group.
+// Connects this rank to the group.
 class Joining {
  public:
   Joining(const InitOptions& options, InitPlan plan, BackendChoice backend)
@@ -101,7 +101,7 @@ class Joining {
     return !text.empty() && text != "0";
   }
 
-  // With the others, at the store.
+  // Meets the other ranks at the store.
   void meet(GroupParts& parts) {
     ignore_default_sigpipe();
     Job& job = *parts.job;
@@ -113,7 +113,7 @@ class Joining {
     const bool is_one_node = parts.node_of.back() == 0 &&
                              std::count(parts.node_of.begin(), parts.node_of.end(), 0) == size();
     const bool is_networked = needs_network(backend_.name, is_one_node);
-    if (!is_networked && interface().empty()) return;  // an interface that was given must exist
+    if (!is_networked && interface().empty()) return;  // a given interface must exist
     const LocalAddress address = value_or_throw(own_address(), rank());
     job.address = address.text;
     if (is_networked) compare_with_first(*parts.store, address);
@@ -141,9 +141,9 @@ class Joining {
     return connect_key_store(world().master_addr, world().master_port, left_until(deadline_));
   }
 
-  // Keys that no earlier round and no earlier group can have written: each rank counts its own
-  // groups in the store, so that this holds for programs that follow each other in one worker too.
-  // Nor another job, whose engine's name for it led to the same port.
+  // A store prefix that no earlier round and no earlier group can have used: each rank counts its
+  // groups in the store, so that programs that run one after the other in a worker differ too. It
+  // also differs from other jobs whose engine's job name gave the same port.
   std::shared_ptr<KeyStore> own_part_of(const std::shared_ptr<KeyStore>& store) const {
     const std::string round = "drun/worker/" + world().run_id + "/" + std::to_string(world().round);
     const std::int64_t group =
@@ -151,7 +151,7 @@ class Joining {
     return make_prefix_key_store(round + "/" + std::to_string(group), store);
   }
 
-  // Two round trips to the store: the last rank releases all.
+  // Takes two round trips to the store. The last rank releases all.
   void wait_for_all(KeyStore& store) const {
     if (store.add("connected", 1, left_until(deadline_)) == size()) {
       store.set("all_connected", "", left_until(deadline_));
@@ -159,7 +159,7 @@ class Joining {
     store.wait({"all_connected"}, left_until(deadline_));
   }
 
-  // The first of those that were named.
+  // The first of the given interfaces.
   std::string interface() const {
     std::string names = options_.network_interface;
     if (names.empty()) names = variable("GLOO_SOCKET_IFNAME").value_or("");
@@ -171,7 +171,8 @@ class Joining {
     return address_towards(world().master_addr, world().master_port);
   }
 
-  // What must be the same on all ranks before Gloo may talk: rank 0 says it, the others compare.
+  // Checks the properties that must be the same on all ranks before Gloo connects: rank 0 publishes
+  // them, the others compare.
   void compare_with_first(KeyStore& store, const LocalAddress& address) const {
     const std::string build = gloo_build() + " of " + std::to_string(size()) + " ranks";
     const std::string network = std::string(address.is_ipv6 ? "IPv6" : "IPv4") +
@@ -194,7 +195,7 @@ class Joining {
     }
   }
 
-  // "; ranks 3, 5 of 8 have not arrived", as far as the store can still say.
+  // "; ranks 3, 5 of 8 have not arrived", if the store can still be read.
   std::string missing(const std::shared_ptr<KeyStore>& store) const {
     std::vector<int> missing;
     try {

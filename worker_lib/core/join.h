@@ -1,8 +1,8 @@
-// edge. One rank's way into the world group: finds the store, the other ranks and who is on which
-// node, and connects the backend. And a backend for groups made later.
+// edge. Joins the world group: finds the store, the other ranks and their nodes, and connects the
+// backend.
 //
 // Blocks:  until all ranks have called it, or the timeout.
-// Errors:  WorkerError, as init_process_group says.
+// Errors:  WorkerError, as described at init_process_group.
 #pragma once
 
 #include "worker_lib/core/group.h"

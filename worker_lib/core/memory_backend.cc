@@ -74,7 +74,7 @@ class MemoryBackend final : public Backend {
   }
 
  private:
-  // All that a program without CUDA pays.
+  // The only cost for a program without CUDA.
   bool is_surely_hosts(const Call& call) const {
     return !call.gpu && cuda_.load(std::memory_order_relaxed) == nullptr;
   }

@@ -1,10 +1,9 @@
-// core, but for asking CUDA where a pointer points. Two backends as one: of memory of the host, and
-// of a GPU's. Each call goes to the one whose memory it is about.
+// edge. A backend made of two, for host memory and for GPU memory. Each call goes to the one for
+// its memory.
 //
-// Where:   a call that names a GPU is about that one's memory. Otherwise the pointer is looked up,
-//          if CUDA was loaded when this was made or has been used by it since; a program without
-//          CUDA is not asked to look.
-// Deadlines, deaths and aborts apply to both.
+// If a call names a GPU, its memory belongs to that GPU. Otherwise CUDA looks up the pointer, if
+// CUDA was loaded when this backend was created or this backend has used CUDA since. Programs
+// without CUDA therefore pay nothing. Deadlines, deaths and aborts apply to both backends.
 #pragma once
 
 #include <memory>

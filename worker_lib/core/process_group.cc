@@ -140,7 +140,7 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
                                                 Timeout timeout) {
   const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};
   const std::vector<int> all = group_->told_by_all(mine, timeout);
-  std::map<int, std::vector<std::pair<int, int>>> members;  // colour -> (key, rank)
+  std::map<int, std::vector<std::pair<int, int>>> members;  // color -> (key, rank)
   for (int each = 0; each < size(); ++each) {
     const int* told = &all[mine.size() * static_cast<std::size_t>(each)];
     if (told[0] != 0) members[told[1]].emplace_back(told[2], each);

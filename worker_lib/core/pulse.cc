@@ -14,13 +14,13 @@ namespace {
 
 using Count = std::atomic_ref<std::uint64_t>;
 
-// Seen by another process at any time, and by a thread whose operation comes to the same place.
+// Another process can read it at any time, and so can a thread whose operation uses the same entry.
 template <typename Number>
 void put(Number& place, Number value) {
   std::atomic_ref<Number>(place).store(value, std::memory_order_relaxed);
 }
 
-// Beats that two threads make at once may count as one: that they change is all that matters.
+// Simultaneous beats of two threads may count as one; only the change matters.
 void beat(PulsePage& page) {
   put(page.beats, Count(page.beats).load(std::memory_order_relaxed) + 1);
 }
@@ -32,7 +32,7 @@ PulseEntry& entry_of(PulsePage& page, std::uint64_t number) {
 }  // namespace
 
 Pulse& Pulse::own() {
-  // Never destroyed: threads may end operations to the last.
+  // Never destroyed, because threads can end operations until the process exits.
   static Pulse& own = *new Pulse(std::getenv(kHeartbeatVariable));
   return own;
 }
@@ -41,7 +41,7 @@ Pulse::Pulse(const char* path) {
   if (path == nullptr || *path == '\0') return;
   const UniqueFd file(::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat about {};
-  // A shorter file would be a SIGBUS at the first store.
+  // A store to a shorter file would raise SIGBUS.
   if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) ||
       about.st_size < static_cast<off_t>(kPulseBytes))
     return;
@@ -75,7 +75,7 @@ std::uint64_t Pulse::begin(const PulseOperation& operation) {
 void Pulse::end(std::uint64_t number) {
   if (number == 0) return;
   PulseEntry& entry = entry_of(*page_, number);
-  // Its place may be a later operation's by now.
+  // A later operation may use the entry by now.
   if (Count(entry.number).load(std::memory_order_relaxed) == number)
     put(entry.has_ended, std::uint16_t{1});
   beat(*page_);

@@ -1,9 +1,11 @@
-// edge. This process's page of signs of life (rendezvous/base/pulse_page.h), which its agent reads
-// when it looks for hangs: each operation is a heartbeat, and the latest are written down.
+// edge. This process's heartbeat page (rendezvous/base/pulse_page.h), which its agent reads to
+// detect hangs: each operation is a heartbeat, and the latest operations are recorded.
 //
-// Cost:    without DRUN_HEARTBEAT_FILE a branch; with it some ten plain stores and an atomic count.
-// Owner:   the process, from the first use to its end. Groups see that no forked child uses it.
-// Thread:  any.   Errors: none: a file that cannot be mapped is as if there were none.
+// Cost:    one branch without DRUN_HEARTBEAT_FILE; otherwise about ten plain stores and an atomic
+//          increment.
+// Owner:   the process, from the first use to its end. Groups ensure that a forked child does not
+//          use it.
+// Thread:  any.   Errors: none; a file that cannot be mapped is ignored.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +24,10 @@ struct PulseOperation {
 
 class Pulse {
  public:
-  // Of this process.
+  // The page of this process.
   static Pulse& own();
 
-  // Maps `path`; null or unusable: does nothing.
+  // Maps `path`. Does nothing if it is null or unusable.
   explicit Pulse(const char* path);
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
@@ -33,7 +35,7 @@ class Pulse {
 
   bool is_on() const { return page_ != nullptr; }
 
-  // The operation's number, for end(); 0 when it is not on.
+  // Returns the operation's number, for end(); 0 if the page is off.
   std::uint64_t begin(const PulseOperation& operation);
   void end(std::uint64_t number);
 
@@ -41,7 +43,7 @@ class Pulse {
   PulsePage* page_ = nullptr;
 };
 
-// One operation, from its making to its end.
+// Records one operation, from construction to destruction.
 class PulseMark {
  public:
   explicit PulseMark(const PulseOperation& operation)

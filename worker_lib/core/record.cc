@@ -71,7 +71,7 @@ std::string to_json(const Story& story) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The launcher reads this file when we are dead: it is there whole or not at all.
+// The launcher reads this file after this process has ended, so it must be complete or missing.
 void write_error_file(const Story& story) {
   const char* name = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (name == nullptr || *name == '\0') return;
@@ -90,7 +90,7 @@ void write_error_file(const Story& story) {
   if (fd >= 0) std::remove(partial.c_str());
 }
 
-// Open for as long as the process runs; -1: there is none.
+// Stays open until the process ends; -1: none.
 int progress_fd() noexcept {
   static const int fd = [] {
     const char* path = std::getenv("DRUN_PROGRESS_FILE");

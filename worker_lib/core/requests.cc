@@ -65,7 +65,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{1};
 constexpr milliseconds kSlowTick{10};
-// So many ticks in which nothing was sent and nothing done make it slow.
+// After this number of ticks without a new or completed request, polling slows down.
 constexpr int kIdleTicks = 100;
 
 }  // namespace
@@ -137,8 +137,8 @@ void RequestThreads::stop() {
   threads_.stop();
 }
 
-// It continues for some ticks without messages, because waking it for each one would cost what it
-// saves. For the first tick a new message is left to its program.
+// Continues for some ticks without messages, because waking it for each message would cost more
+// than it saves. A new message is left to the program for the first tick.
 void RequestThreads::watch() {
   Requests all;
   std::unique_lock lock(mutex_);

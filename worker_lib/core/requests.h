@@ -1,12 +1,12 @@
-// edge. Finishes the messages that a program has started, while the program does not wait for them
-// itself: one thread polls all of them every few milliseconds, by which most make progress, and one
-// thread each for those that make progress only in their own finish.
+// edge. Completes asynchronous messages while the program does not wait for them. One thread polls,
+// every few milliseconds, the messages that make progress by polling. Messages that make progress
+// only in their own finish get one thread each.
 //
-// Threads: one for each, as a message waits for another rank and must not wait behind another
-//          message; kMostThreads at most. A message that gets none stays open: its waiter does it,
-//          or a thread that becomes free.
-// Thread:  start, send and look_after from any.
-// Owner:   a group; stop() has all that was sent done, then joins.
+// Threads: one per message, because a message waits for another rank and must not wait for another
+//          message; at most kMostThreads. A message without a thread stays open until its waiter
+//          runs it, or a thread becomes free.
+// Thread:  start, send and look_after: any.
+// Owner:   a group. stop() completes all sent requests and joins the threads.
 #pragma once
 
 #include <atomic>
@@ -22,23 +22,21 @@
 
 #include "worker_lib/base/threads.h"
 
-// edge. An asynchronous operation. It is run once, by the first thread that reaches it.
+namespace drun::worker {
+
+// --- One asynchronous operation, run once, by the first thread that reaches it
 //
 //     open --run() or a permitted wait()--> begun --> done      (with its result or exception)
 //
-// Waiter:  an Request that can be polled is run by its first waiter, because waking another thread
-//          costs ten times as much as a short message.
-// Owner:   shared by its Works and the thread that runs it. The Action and everything it holds are
-//          destroyed on completion.
-// Thread:  any.
-
-namespace drun::worker {
+// A Request that can be polled is run by its first waiter, because waking another thread takes ten
+// times as long as a short message. It is shared by its Works and the thread that runs it. The
+// Action and everything it holds are destroyed on completion.
 
 class Request {
  public:
   // Returns the other rank of a message, and any number otherwise.
   using Action = std::function<int()>;
-  // Whether the operation would return at once. Must not block. Not called after the operation has
+  // Whether the operation would return at once. Must not block. Not called once the operation has
   // begun.
   using Question = std::function<bool()>;
 
@@ -47,7 +45,7 @@ class Request {
   // Can also be run by waiters.
   Request(Action action, Question would_end)
       : action_(std::move(action)), would_end_(std::move(would_end)) {}
-  // Done here and now.
+  // Runs `now` immediately and returns a completed request.
   template <typename Now>
   static std::shared_ptr<Request> done(Now&& now) {
     auto request = std::make_shared<Request>(Action());
@@ -58,18 +56,19 @@ class Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
-  // Runs it, unless a thread has begun to. Does not throw; get() does.
+  // Runs the operation, unless a thread has begun it. Does not throw; get() does.
   void run();
 
-  // Until it is done.
+  // Blocks until it is done.
   void wait();
-  // False: not done within that time. It does nothing for it but to ask.
+  // False if it is not done within that time. Polls the operation once, then waits for another
+  // thread.
   bool wait_for(std::chrono::milliseconds time);
-  // No thread has begun it.
+  // True if no thread has begun it.
   bool is_open() const;
-  // Done, or it would return at once.
+  // Polls the operation, and runs it if it would return at once. True if it is done.
   bool is_done();
-  // Requires that it is done. Its result, or throws what it threw.
+  // Returns the result or throws the operation's exception. Requires that it is done.
   int get() const;
 
  private:
@@ -94,14 +93,12 @@ class Request {
   std::exception_ptr failure_;
 };
 
-}  // namespace drun::worker
-
-namespace drun::worker {
+// --- Threads that run them
 
 class RequestThreads {
  public:
   static constexpr std::size_t kMostThreads = 1024;
-  // Messages that may be under way beyond those that have a thread: most are waited for at once.
+  // How many messages may be pending without a thread; most are waited for at once.
   static constexpr std::size_t kMostWithoutThread = 256;
 
   RequestThreads() = default;
@@ -109,17 +106,16 @@ class RequestThreads {
   RequestThreads(const RequestThreads&) = delete;
   RequestThreads& operator=(const RequestThreads&) = delete;
 
-  // Before a message is started that send or look_after will be given. Throws BackendFailure
-  // (System) where the system allows no thread for it, or where earlier messages still wait for
-  // one.
+  // Call before starting a message that is then passed to send or look_after. Throws BackendFailure
+  // (System) if no thread can be created for it, or too many earlier messages are waiting for one.
   void start();
-  // Run by its waiter, or by a thread when the program has asked whether it is done or does not
-  // wait for it within a few milliseconds.
+  // The request is run by its waiter, or by a thread if the program polls it or does not wait for
+  // it within a few milliseconds.
   std::shared_ptr<Request> send(Request::Action action);
-  // To be asked after until it is done: every millisecond, every ten where it takes long. Requires
-  // one whose end can be asked for.
+  // Polls the request until it is done: every millisecond, later every ten. Requires a request that
+  // can be polled.
   void look_after(std::shared_ptr<Request> request);
-  // Afterwards nothing may be sent. The second call does nothing.
+  // Nothing may be sent afterwards. The second call has no effect.
   void stop();
 
  private:
@@ -128,13 +124,13 @@ class RequestThreads {
   void watch();
 
   std::mutex mutex_;
-  std::condition_variable changed_;  // what the watcher waits for
-  Requests fresh_;                   // since it last looked
+  std::condition_variable changed_;  // for the watching thread
+  Requests fresh_;                   // added since its last check
   bool is_watching_ = false;
   bool is_slow_ = false;
   bool is_stopping_ = false;
-  std::atomic<std::size_t> open_ = 0;            // of those sent: not begun yet
-  std::atomic<std::size_t> without_thread_ = 0;  // of these: there was none when last asked
+  std::atomic<std::size_t> open_ = 0;            // sent and not begun
+  std::atomic<std::size_t> without_thread_ = 0;  // of these, without a thread at the last check
   Threads threads_{kMostThreads};
   Threads watcher_{1};
 };

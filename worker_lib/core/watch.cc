@@ -72,8 +72,8 @@ Watch::Slot* Watch::take_slot(Deadline deadline, void (*on_late)(void*), void* a
     slot.call = on_late;
     slot.argument = argument;
     slot.state = number_of(deadline);
-    // Either the thread, which announces when it will look and then reads the slots, sees this one;
-    // or its announcement is seen here.
+    // The thread announces its next wake-up and then reads the slots. Either it sees this slot, or
+    // its announcement is seen here.
     if (number_of(deadline) < awake_at_) {
       const std::lock_guard lock(mutex_);
       start_or_wake();

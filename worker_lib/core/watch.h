@@ -1,11 +1,11 @@
 // edge. Watches the deadlines of operations in this process's groups, and the ends of other ranks.
 //
-// Thread:  starts a thread with the first thing to watch. The thread calls the given functions, one
-//          at a time. All methods: any thread.
-// Cost:    of a DeadlineGuard some 20 ns: operations of shared memory take less than a microsecond.
-// Errors:  start and what starts the thread throw BackendFailure (System) where the system allows
-//          no more threads.
-// Owner:   shared by the groups of one connect; outlives what is registered.
+// Thread:  starts a thread with the first thing to watch. That thread calls the given functions,
+//          one at a time. All methods: any thread.
+// Cost:    about 20 ns per DeadlineGuard, because shared-memory operations take less than 1 us.
+// Errors:  functions that start the thread throw BackendFailure (System) if the system allows no
+//          more threads.
+// Owner:   shared by the groups of one connect; outlives everything registered with it.
 #pragma once
 
 #include <array>
@@ -34,21 +34,21 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // The thread, unless it runs.
+  // Starts the thread, unless it is running.
   void start();
-  // Calls `on_late` at the deadline, unless removed before.
+  // Calls `on_late` at the deadline, unless it is removed before.
   Id add_deadline(Deadline deadline, std::function<void()> on_late);
   // Calls `on_end` once for each rank whose lifeline ends.
   Id add_lifelines(std::vector<Lifeline> lifelines, std::function<void(int rank)> on_end);
-  // Returns when its function is not running and will not be called any more; from within that
-  // function at once.
+  // Returns when the function is not running and will not be called again. Called from within that
+  // function, returns at once.
   void remove(Id id);
 
  private:
   friend class DeadlineGuard;
 
-  // The deadline of an operation under way. A guard takes a free slot and gives it back with two
-  // atomic operations; where none is free it uses late_.
+  // The deadline of a running operation. A guard takes and returns a slot with two atomic
+  // operations; if none is free, it uses late_.
   //
   //     kFree -> kTaken -> the deadline --(guard ends)--> kFree
   //                                     --(late)--> kCalling -> kCalled --(guard ends)--> kFree
@@ -63,9 +63,9 @@ class Watch {
   static constexpr Deadline::rep kCalled = -3;
   static constexpr std::size_t kSlots = 16;
 
-  // Null: none is free.
+  // Null if none is free.
   Slot* take_slot(Deadline deadline, void (*call)(void*), void* argument);
-  // Returns when its function is not running and will not be called any more.
+  // Returns when the function is not running and will not be called again.
   void give_back(Slot& slot, Deadline deadline);
 
   struct Late {
@@ -92,8 +92,8 @@ class Watch {
   std::map<Id, Late> late_;
   std::map<Id, Lines> lines_;
   Id last_id_ = 0;
-  Id calling_ = 0;  // of the function that is running; 0: none
-  // When the thread looks again by itself; the earliest possible time: it does not run.
+  Id calling_ = 0;  // of the running function; 0: none
+  // When the thread wakes next by itself; the minimum value while it is not running.
   std::atomic<Deadline::rep> awake_at_ = Deadline::min().time_since_epoch().count();
   std::array<Slot, kSlots> slots_;
   std::atomic<bool> is_started_ = false;
@@ -101,7 +101,7 @@ class Watch {
   std::thread thread_;
 };
 
-// A deadline that is removed at the end of the scope. `on_late` is called by reference.
+// A deadline that is removed at the end of the scope. Holds a reference to `on_late`.
 class DeadlineGuard {
  public:
   template <typename OnLate>

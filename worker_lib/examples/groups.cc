@@ -1,4 +1,4 @@
-// Some ranks among themselves: a group of chosen ones, groups by colour, and a grid of all with a
+// Some ranks among themselves: a group of chosen ones, groups by color, and a grid of all with a
 // group along each of its dimensions.
 //
 //     drun --standalone --nproc_per_node=4 ./groups
@@ -43,7 +43,7 @@ void even_ranks(drun::ProcessGroup& world) {
   if (world.rank() == 0) print("even ranks add up to " + std::to_string(sum));
 }
 
-// Teams of those with the same colour, the highest rank first. Each team's first rank tells.
+// Teams of those with the same color, the highest rank first. Each team's first rank tells.
 void teams(drun::ProcessGroup& world) {
   const int colour = world.rank() % 3;
   std::optional<drun::ProcessGroup> team = world.split(colour, /*key=*/-world.rank());

@@ -5,16 +5,14 @@
 #include <cstring>
 #include <type_traits>
 
-// core. Reductions of 16-bit floating-point numbers, as fast as memory where the processor helps.
-//
-// Result:  sums, products and quotients are computed in float and rounded once; a NaN among them is
-//          always the same positive quiet one. Min and Max give the bits of one of the two numbers:
-//          the left one unless the right one is less (greater). The same bits with every
-//          instruction set.
-// Memory:  as in reduce.h.
-// Thread:  any.
-
 namespace drun::worker {
+
+// --- Reductions of 16-bit floating-point numbers, at memory speed with AVX2
+//
+// Sums, products and quotients are computed in float and rounded once; if one of them is a NaN, the
+// result is always the same positive quiet NaN. Min and Max return the bits of one of the two
+// numbers: the left one unless the right one is less (greater). Every instruction set gives the
+// same bits.
 
 // type: F16 or BF16. Null: bits.
 ReduceFunction half_reduce_function(DataType type, ReduceOp op, Instructions instructions);

@@ -1,8 +1,10 @@
 // core. Element-wise reductions: out[i] = left[i] op right[i].
-// Result:  the same bits with every instruction set, wherever an element lies. (But a float or
-//          double sum or product of two NaNs is either.) Min and Max: the left number unless the
-//          right one is less (greater).
-// Memory:  out may be left or right; otherwise they do not overlap. Aligned as their type asks.
+//
+// Result:  the same bits with every instruction set and at every position, except that a float or
+//          double sum or product of two NaNs may be either of them. Min and Max return the left
+//          number unless the right one is less (greater).
+// Memory:  out may be equal to left or right; otherwise the buffers do not overlap. Alignment is
+//          that of the type.
 // Thread:  any.
 #pragma once
 
@@ -18,14 +20,15 @@ using ReduceFunction = void (*)(void* out, const void* left, const void* right, 
 // Avx2: with F16C as well.
 enum class Instructions : std::uint8_t { Plain, Avx2 };
 
-// What this processor has; found once.
+// The best set that this processor supports; determined once.
 Instructions best_instructions();
 
-// Avg: adds; divide() does the rest, once. Null: bits of floating-point types.
+// For Avg, adds; call divide() once at the end. Null for bitwise operations on floating-point
+// types.
 ReduceFunction reduce_function(DataType type, ReduceOp op,
                                Instructions instructions = best_instructions());
 
-// data[i] /= by, of floating-point types; of others nothing.
+// data[i] /= by for floating-point types. No effect for others.
 void divide(void* data, DataType type, std::size_t count, int by,
             Instructions instructions = best_instructions());
 

@@ -1,4 +1,4 @@
-// core. From a DataType to its C++ type.
+// core. Converts a DataType to its C++ type.
 // Thread: any.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace drun::worker {
 
-// Calls `visit` with a number of the C++ type that `type` stands for.
+// Calls `visit` with a value of the C++ type of `type`.
 template <typename Visitor>
 void with_type(DataType type, Visitor&& visit) {
   switch (type) {

@@ -3,11 +3,11 @@
 //
 // Slots:   match messages: a send and a receive with the same two ranks and slot, in the order in
 //          which they were started.
-// Memory:  stays where it is until wait() has returned or thrown, or the Message is gone; then the
-//          mesh does not touch it any more.
-// Thread:  any, all at once; one Message: one at a time.
-// Errors:  throws BackendFailure. PeerLost names who cannot be reached. Broken: another operation
-//          of this rank called abort(). After a failure the mesh may do nothing any more.
+// Memory:  must stay valid until wait() has returned or thrown, or the Message is destroyed. The
+//          mesh does not access it afterwards.
+// Thread:  any, concurrently; for one Message, one at a time.
+// Errors:  throws BackendFailure: PeerLost with the unreachable rank; Broken if another operation
+//          of this rank called abort(). After a failure no operation needs to work.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +24,28 @@ class Mesh {
  public:
   using Slot = std::uint64_t;
 
-  // Under way; stops when destroyed. Outlived by the mesh.
+  // A started message. Destroying it cancels the message. The mesh must outlive it.
   class Message {
    public:
     virtual ~Message() = default;
-    // Until sent or received; returns the other rank. Once.
+    // Blocks until it is sent or received, and returns the other rank. Call at most once.
     virtual int wait(Deadline deadline) = 0;
   };
   using Started = std::unique_ptr<Message>;
 
   virtual ~Mesh() = default;
 
-  virtual std::string name() const = 0;  // of the transport: "tcp"
+  virtual std::string name() const = 0;  // the transport: "tcp"
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // A receiver must have room for all that is sent; what is sent may be shorter.
+  // The receiver's buffer must have room for the message; the message may be shorter.
   virtual Started send(int to, Slot slot, const void* data, std::size_t size_bytes) = 0;
   virtual Started recv(int from, Slot slot, void* data, std::size_t size_bytes) = 0;
-  // From the first of the others that sends. Waits also when some of them are gone.
+  // Receives from the first rank that sends. Keeps waiting even if some ranks have ended.
   virtual Started recv_any(Slot slot, void* data, std::size_t size_bytes) = 0;
 
-  // As those of Backend.
+  // As in Backend.
   virtual void abort() noexcept = 0;
   virtual bool keeps_deadlines() const = 0;
   virtual std::vector<Lifeline> lifelines() const = 0;

@@ -1,8 +1,9 @@
-// core. The backend over a mesh: every collective, by the algorithms of worker_lib/algorithms, and
+// core. A backend over a mesh: all collectives, with the algorithms of worker_lib/algorithms, and
 // messages.
 //
-// Calls that differ never meet, as each is known to the mesh by a hash of what it is: they end at
-// their deadlines, or with DRUN_DEBUG=1 at once with a Mismatch on every rank.
+// The mesh identifies every call by a hash of its arguments. Calls that differ between ranks are
+// therefore never matched: they time out, or with DRUN_DEBUG=1 fail at once with Mismatch on every
+// rank.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,9 @@
 // core. Messages between two ranks of a program over a Mesh.
 //
-// On the wire: a header with type, count and the sender's number of the message, and with the data
-// if it is short; then the data in a slot of that number. A receiver with less room than the
-// message is never given it. Headers of one pair and tag are in order; the data may come in any.
-//
-// Both go out when started: finish only waits.
+// Protocol: a header with type, count and the sender's message number, and with the data if it is
+// short; otherwise the data follows in a slot of that number. If the receiver has less room than
+// the message, the message is never delivered. Headers of one pair and tag arrive in order; the
+// data can arrive in any order. Both are sent when the message is started; finish only waits.
 #pragma once
 
 #include <atomic>
@@ -17,8 +16,8 @@
 
 namespace drun::worker {
 
-// Owner:  the backend; outlives the Transfers, which stop when destroyed.
-// Thread: any, all at once.
+// Owned by the backend; outlives the Transfers, which cancel when destroyed. Thread: any,
+// concurrently.
 class MeshMessages {
  public:
   explicit MeshMessages(Mesh& mesh) : mesh_(mesh) {}

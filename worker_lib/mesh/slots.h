@@ -1,5 +1,5 @@
-// core. The 64 bits by which a mesh tells messages of two ranks apart: the top byte says what kind,
-// the others which.
+// core. Slots: 64-bit numbers by which a mesh identifies messages between two ranks. The top byte
+// is the kind of traffic, the rest identifies the message.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ inline std::uint64_t payload_slot(std::uint64_t number) {
   return make_slot(Traffic::Payload, number);
 }
 
-// A hash whose every bit depends on all of both. Source: Steele, Lea and Flood's SplitMix64.
+// A hash of which every bit depends on all bits of both arguments. Source: SplitMix64 by Steele,
+// Lea and Flood.
 inline std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   std::uint64_t x = hash * 0x9e3779b97f4a7c15 + value + 0x9e3779b97f4a7c15;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;

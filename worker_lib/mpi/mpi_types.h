@@ -15,7 +15,7 @@
 
 namespace drun::worker::mpi {
 
-// Initialises MPI with MPI_THREAD_MULTIPLE if the program has not, and then finalises it at exit.
+// Initializes MPI with MPI_THREAD_MULTIPLE if the program has not, and then finalizes it at exit.
 void initialise();
 
 // Throws System with MPI's own words for the code, unless it is MPI_SUCCESS.

@@ -1,9 +1,9 @@
-// core. The parts of two C interfaces that are used, NCCL's and the CUDA driver's, as their own
-// headers declare them: so that drun is built without either and finds both at run time.
+// core. The parts of the C interfaces of NCCL and the CUDA driver that drun uses, as declared in
+// their headers, so that drun is built without either and loads both at run time.
 //
-// Source:  nccl.h of 2.14 to 2.28 and cuda.h of CUDA 11 to 13; where these headers are installed a
-//          test compares every line of this one with them.
-// Owner:   handles are what the libraries say; see cuda.h and communicator.h.
+// Source:  nccl.h of 2.14 to 2.28 and cuda.h of CUDA 11 to 13. Where these headers are installed, a
+//          test compares this file with them.
+// Handles are described in gpu.h and communicator.h.
 #pragma once
 
 #include <climits>
@@ -31,7 +31,7 @@ constexpr int kPointerIsManaged = 8;
 constexpr int kPointerDeviceOrdinal = 9;
 constexpr unsigned kMemoryTypeDevice = 2;
 
-// The functions, by the names that libcuda.so.1 gives them.
+// The functions of libcuda.so.1; kCudaSymbols has their names.
 struct Api {
   Result (*init)(unsigned flags) = nullptr;
   Result (*get_error_string)(Result error, const char** text) = nullptr;
@@ -94,8 +94,8 @@ constexpr int kBF16 = 9;
 
 constexpr int kNoColor = -1;
 
-// As 2.14 has it, the first with nonblocking communicators: later ones take it as what it says it
-// is, and defaults for the rest.
+// The layout of 2.14, the first version with nonblocking communicators. Later versions accept it by
+// its size and version, and use defaults for newer fields.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -149,7 +149,7 @@ Symbol(const char*, Member) -> Symbol<Member>;
 template <typename Member>
 Symbol(const char*, Member, bool) -> Symbol<Member>;
 
-// Where each function of the tables is to be found.
+// The symbol of each function in the tables.
 constexpr auto kCudaSymbols = std::tuple{
     Symbol{"cuInit", &cuda::Api::init},
     Symbol{"cuGetErrorString", &cuda::Api::get_error_string},

@@ -29,7 +29,8 @@ class CancelToken {
 
   // Returns after `time`, or when something is reported.
   void pause(std::chrono::microseconds time);
-  // False: the deadline passed, or was_raised, before `is_true`, which changes under change().
+  // Waits until `is_true`, whose state must be changed with change(). False if the deadline passes
+  // or raise() is called before.
   bool wait_until(Deadline deadline, const std::function<bool()>& is_true);
   void change(const std::function<void()>& action);
 
@@ -40,7 +41,7 @@ class CancelToken {
   std::map<int, Deadline> lost_;  // rank -> when it was reported
 };
 
-// One wait: between two looks.
+// One wait: determines the interval between two polls.
 class Backoff {
  public:
   void wait(CancelToken& stop);

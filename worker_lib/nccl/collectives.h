@@ -1,8 +1,8 @@
-// edge. One collective as NCCL's operations: its own where it has one, otherwise sends, broadcasts
-// or reduces that go together.
+// edge. Runs one collective with NCCL's operations: its own if it has one, otherwise a group of
+// sends, broadcasts or reductions.
 //
-// Thread:  the caller has the communicator and made its GPU current.
-// Errors:  what NCCL said is returned; BackendFailure for a copy that CUDA refuses.
+// Thread:  the caller holds the communicator and has made its GPU current.
+// Errors:  returns NCCL's result; BackendFailure if a CUDA copy fails.
 #pragma once
 
 #include "drun/backend.h"
@@ -10,7 +10,7 @@
 
 namespace drun::worker {
 
-// Any but Barrier.
+// Any operation except Barrier.
 nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
                    nccl::Comm comm, cuda::Stream stream);
 

@@ -119,7 +119,7 @@ void Communicator::close() noexcept {
   if (const nccl::Comm left = child.exchange(nullptr); left != nullptr) api_.abort(left);
 }
 
-// Whether all that was sent has left.
+// Whether all sent data has left.
 bool Communicator::finalize(nccl::Comm comm) const noexcept {
   CancelToken nobody_interrupts;
   Backoff pace;

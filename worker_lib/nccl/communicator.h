@@ -1,15 +1,16 @@
-// edge. One nonblocking communicator of NCCL, and the stream that its operations are done on.
+// edge. One nonblocking NCCL communicator and the stream for its operations.
 //
-//     connecting -> open <--> busy -> closed        (closed: by close(), for good)
+//     connecting -> open <--> busy -> closed        (closed: by close(), permanently)
 //                      any failure -> failed -> closed
 //
-// Blocks:  a nonblocking communicator says "in progress" and may not be used until it no longer
-//          does; so a thread that starts something waits for that, until the deadline, close() or
+// Blocks:  while a nonblocking communicator reports "in progress", it must not be used. A thread
+//          that starts an operation therefore waits until this has ended, the deadline, close() or
 //          a lost rank.
-// Thread:  any; what is started in one after the other is done in that order. close() from any, at
-//          any time after the CancelToken has been raised, or when nothing is going on.
-// Errors:  BackendFailure: Timeout; PeerLost for a rank told lost or what NCCL calls a remote
-//          error; Broken when the CancelToken was raised; System with NCCL's own words.
+// Thread:  any. Operations run in the order in which they were started. close() can be called from
+//          any thread, at any time after the CancelToken was raised, or while no operation is
+//          running.
+// Errors:  BackendFailure: Timeout; PeerLost for a rank reported lost, or a remote error of NCCL;
+//          Broken if the CancelToken was raised; System with NCCL's text.
 // Owner:   the backend; the CancelToken outlives it.
 #pragma once
 
@@ -26,10 +27,10 @@
 
 namespace drun::worker {
 
-// A wait: for which operation, and until when.
+// The operation that a wait is for, and its deadline.
 struct Awaited {
-  std::uint32_t sequence = 0;              // of a collective; 0: something else
-  std::optional<int> peer = std::nullopt;  // the only other rank that matters
+  std::uint32_t sequence = 0;              // of a collective; 0: other
+  std::optional<int> peer = std::nullopt;  // absent: any rank of the group matters
   Deadline deadline{};
 };
 
@@ -39,7 +40,7 @@ class Communicator {
     int rank = 0;
     int size = 1;
   };
-  // Issues operations; returns what NCCL said.
+  // Issues operations and returns NCCL's result.
   using Action = std::function<nccl::Result(nccl::Comm comm, cuda::Stream stream)>;
 
   // Connects to the other ranks that have the same id.
@@ -58,15 +59,15 @@ class Communicator {
   // Waits for the event that start() returned.
   void wait(const Event& end, const Awaited& awaited);
 
-  // A collective: the ranks that give a key get a new line together, in the order of their keys;
-  // the others get null. Requires can_split(). Returns when this line can be used again.
+  // A collective: the ranks with a key get a new communicator, in the order of their keys; the
+  // others get null. Requires can_split(). Returns when this communicator can be used again.
   std::unique_ptr<Communicator> split(std::optional<int> key, const Awaited& awaited);
   bool can_split() const { return api_.split != nullptr; }
-  // From then on, instead of the one it began with. While nothing is going on.
+  // Replaces the CancelToken. Call only while no operation is running.
   void use_cancel_token(CancelToken& stop) { stop_ = &stop; }
 
-  // Aborts what is in progress; otherwise what has been sent arrives. Bounded in time, also while
-  // another thread is stuck in a call of NCCL's. The second call does nothing.
+  // Aborts running operations; if there are none, waits until sent data has arrived. Returns within
+  // a bounded time, even if another thread is stuck in an NCCL call. The second call has no effect.
   void close() noexcept;
 
  private:
@@ -85,7 +86,7 @@ class Communicator {
   const nccl::Api& api_;
   CancelToken* stop_;
   const OwnStream stream_;
-  std::timed_mutex using_;  // the communicator
+  std::timed_mutex using_;  // held while the communicator is in use
   std::atomic<nccl::Comm> comm_ = nullptr;
   // ncclCommSplit returns before a thread of NCCL stores the new communicator here, on ranks
   // without a key too (there null). That thread has ended when comm_ is no longer in progress, or
@@ -95,7 +96,7 @@ class Communicator {
   std::atomic<int> unfinished_ = 0;
 };
 
-// "NCCL's", with its number.
+// A failure with NCCL's error text and number.
 BackendFailure nccl_failure(nccl::Result result, nccl::Comm comm, const std::string& what);
 
 }  // namespace drun::worker

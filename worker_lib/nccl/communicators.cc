@@ -68,7 +68,7 @@ nccl::UniqueId Communicators::make_id(const std::string& key, bool is_alone, Dea
   return id;
 }
 
-// In short waits, so that an abort is heard.
+// Uses short waits, so that it reacts to an abort.
 nccl::UniqueId Communicators::read_id(const std::string& key, int first, const Awaited& awaited) {
   constexpr Milliseconds kBetweenLooks{200};
   std::string value;

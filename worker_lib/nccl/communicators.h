@@ -1,10 +1,12 @@
 // edge. The GPU and the communicators of one group on one rank.
 //
-// Key:     rank 0 of a communicator publishes its id and its NCCL's version in the group's store.
+// Store:   rank 0 of a communicator publishes its id and its NCCL version in the group's store.
 // Thread:  any.
-// Owner:   the backend. Communicators may be used until close(), after which there are no new ones.
-// Errors:  BackendFailure, and the store's WorkerError: Timeout, naming who did not come; Mismatch
-//          for another version of NCCL; Unsupported without library or GPU; Communicator's.
+// Owner:   the backend. Communicators can be used until close(); afterwards no new ones are
+//          created.
+// Errors:  BackendFailure, and the store's WorkerError: Timeout with the missing ranks; Mismatch
+//          for different versions of NCCL; Unsupported without NCCL or GPU; and those of
+//          Communicator.
 #pragma once
 
 #include <memory>
@@ -25,15 +27,16 @@ class Communicators {
   const BackendContext& context() const { return context_; }
   CancelToken& stop() { return stop_; }
 
-  // The first call decides which: `number`, else as many as this rank has on its node before it.
+  // The first call selects the GPU: `number`, or else the number of this rank on its node.
   std::shared_ptr<const Gpu> gpu(std::optional<int> number);
-  // Null: not decided yet.
+  // Null if not selected yet.
   std::shared_ptr<const Gpu> known_gpu() const;
 
-  // Connects the ranks that give the same name; `first` is the group's number of its rank 0.
+  // Connects the ranks that pass the same name. `first`: the rank in the group of the
+  // communicator's rank 0.
   std::shared_ptr<Communicator> connect(const std::string& name, int first,
                                         Communicator::RankInfo seat, const Awaited& awaited);
-  // One that was connected elsewhere.
+  // Takes a communicator that was connected elsewhere.
   std::shared_ptr<Communicator> adopt(std::shared_ptr<Communicator> line);
 
   void close() noexcept;

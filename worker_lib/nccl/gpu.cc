@@ -116,7 +116,7 @@ std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory) {
       type != cuda::kMemoryTypeDevice) {
     return std::nullopt;  // of the host, unknown to the driver
   }
-  // A bool as wide as the driver likes.
+  // A boolean, of up to this width in the driver.
   unsigned is_managed = 0;
   if (cuda->pointer_get_attribute(&is_managed, cuda::kPointerIsManaged, address) ==
           cuda::kSuccess &&

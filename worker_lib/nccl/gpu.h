@@ -1,9 +1,9 @@
-// edge. One GPU as this process uses it: its primary context, streams, events, and memory that drun
+// edge. One GPU as used by this process: its primary context, streams, events, and memory that drun
 // allocates.
 //
-// Owner:   a Gpu is shared by all that is made on it, and outlives that.
-// Thread:  any; a Current makes the GPU the calling thread's for as long as it lives.
-// Errors:  BackendFailure (System) with the driver's words.
+// Owner:   a Gpu is shared by all objects created on it, and outlives them.
+// Thread:  any. A Current makes the GPU the calling thread's current one during its lifetime.
+// Errors:  BackendFailure (System) with the driver's text.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace drun::worker {
 
 class Gpu {
  public:
-  // Number `number` of those that this process sees.
+  // `number`: among the GPUs visible to this process.
   explicit Gpu(int number);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -39,7 +39,7 @@ class Gpu {
 class Current {
  public:
   explicit Current(const Gpu& gpu);
-  // For destructors: where it cannot be, as at the end of the program, it is not.
+  // For destructors: ignores failure, which is possible at the end of the program.
   Current(const Gpu& gpu, std::nothrow_t);
   ~Current();
   Current(const Current&) = delete;
@@ -50,16 +50,16 @@ class Current {
   bool is_current_ = true;
 };
 
-// A place in a stream. Moved-from: nothing.
+// A point in a stream. Empty after being moved from.
 class Event {
  public:
-  // Here, after all that `stream` has been given so far; null: the default stream.
+  // The point after all work queued on `stream` so far; null: the default stream.
   Event(std::shared_ptr<const Gpu> gpu, cuda::Stream stream);
   ~Event();
   Event(Event&& other) noexcept;
   Event& operator=(Event&&) = delete;
 
-  // Whether that has been done; throws if it failed.
+  // Whether that work is done; throws if it failed.
   bool is_reached() const;
   cuda::Event get() const { return event_; }
 
@@ -78,7 +78,7 @@ class OwnStream {
   cuda::Stream get() const { return stream_; }
   // Later work on the stream waits for the event.
   void wait_for(const Event& event) const;
-  // Blocks until all that it has been given is done; no deadline.
+  // Blocks until all queued work is done, without a deadline.
   void synchronize() const;
 
  private:
@@ -97,7 +97,7 @@ class GpuMemory {
   cuda::Address address() const { return address_; }
   void* data() const { return reinterpret_cast<void*>(address_); }
 
-  // From and to memory of the host; on the default stream, and done when they return.
+  // Copy from and to host memory on the default stream; done when they return.
   void write(const void* from, std::size_t size_bytes) const;
   void read(void* to, std::size_t size_bytes) const;
 
@@ -106,8 +106,8 @@ class GpuMemory {
   cuda::Address address_ = 0;
 };
 
-// Which GPU's memory it is; nothing: the host's, or managed memory, which is both. Null `cuda`:
-// nothing.
+// The GPU that `memory` belongs to. Absent for host memory, for managed memory (which is both), and
+// if `cuda` is null.
 std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory);
 
 }  // namespace drun::worker

@@ -16,7 +16,7 @@ BackendFailure unusable(const std::string& message) {
   return {WorkerError::Kind::Unsupported, std::nullopt, message};
 }
 
-// One of the two: what it is called here, and what to do about it.
+// One of the two libraries: its name, and the remedy if it is missing.
 struct Wanted {
   const char* what;
   const char* name;
@@ -36,7 +36,7 @@ constexpr Wanted kNccl{"NCCL", "libnccl.so.2", "DRUN_NCCL_LIBRARY",
                        "install it, add its folder to LD_LIBRARY_PATH, or let DRUN_NCCL_LIBRARY "
                        "name its file"};
 
-// Null: `mode` says not to load it, and it is not loaded.
+// Null if it is not loaded and `mode` forbids loading.
 void* open_library(const Wanted& wanted, int mode) {
   void* const library = dlopen(wanted.file().c_str(), RTLD_NOW | RTLD_LOCAL | mode);
   if (library != nullptr || (mode & RTLD_NOLOAD) != 0) return library;
@@ -45,7 +45,7 @@ void* open_library(const Wanted& wanted, int mode) {
                  (reason == nullptr ? "no reason given" : reason) + "; " + wanted.remedy);
 }
 
-// Fills one entry of a table; false: the library lacks it.
+// Fills one entry of a table. False if the library lacks the symbol.
 template <typename Api, typename Member>
 bool bind(void* library, Api& api, const Symbol<Member>& symbol) {
   void* const function = dlsym(library, symbol.name);
@@ -74,12 +74,12 @@ Api bind_all(const Wanted& wanted, void* library, const Symbols& symbols) {
 struct Libraries {
   std::mutex mutex;
   std::optional<cuda::Api> cuda;
-  int gpus = 0;  // 0: not initialised yet
+  int gpus = 0;  // 0: not initialized yet
   std::optional<nccl::Api> nccl;
   int nccl_version = 0;
 };
 
-// Never destroyed: groups may end when the program does.
+// Never destroyed, because groups can end at the end of the program.
 Libraries& libraries() {
   static Libraries& the = *new Libraries;
   return the;

@@ -69,7 +69,7 @@ class PendingMessage final : public Transfer {
     });
   }
 
-  // The receiver reads what the sender says it sends.
+  // The receiver compares its type and count with those published by the sender.
   void compare(const Awaited& awaited) const {
     using std::chrono::milliseconds;
     const auto left = std::max(std::chrono::duration_cast<milliseconds>(
@@ -100,7 +100,7 @@ class PendingMessage final : public Transfer {
 }  // namespace
 
 std::unique_ptr<Transfer> NcclMessages::start_send(const ConstElements& data, int to) {
-  // Only read, as the direction says.
+  // Only read, because the direction is outgoing.
   Elements outgoing(const_cast<void*>(data.data), data.count, data.type, data.gpu, data.stream);
   return start(outgoing, lines_.context().rank, to);
 }
@@ -111,7 +111,7 @@ std::unique_ptr<Transfer> NcclMessages::start_recv(const Elements& data, int fro
 
 std::unique_ptr<Transfer> NcclMessages::start(const Elements& data, int from, int to) {
   const std::lock_guard lock(mutex_);
-  // Its ends never change: messages that are under way read them without the mutex.
+  // `from` and `to` never change, so pending messages read them without the mutex.
   Channel& lane = channels_.try_emplace({from, to}, Channel{from, to}).first->second;
   auto crossing = std::make_unique<PendingMessage>(lines_, lane, data, lane.posted);
   ++lane.posted;

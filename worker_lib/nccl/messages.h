@@ -1,7 +1,7 @@
-// edge. Messages: for each direction between two ranks a communicator of these two, connected by
-// their first message, so that no message waits behind a collective, nor behind one of the other
-// direction. NCCL has neither tags nor headers: with is_debug the two compare type and count over
-// the store.
+// edge. Messages over NCCL. Each direction between two ranks has a communicator of these two,
+// connected by its first message, so that no message waits for a collective or for a message in the
+// other direction. NCCL has neither tags nor headers: with is_debug, the two ranks compare type and
+// count over the store.
 //
 // Thread:  any.
 // Owner:   the backend; the Communicators outlive it.
@@ -17,13 +17,13 @@
 
 namespace drun::worker {
 
-// One direction.
+// One direction between two ranks.
 struct Channel {
   int from = 0;
   int to = 0;
   std::uint64_t posted = 0;                      // messages
-  std::uint64_t started = 0;                     // of those; changes under the CancelToken
-  std::shared_ptr<Communicator> line = nullptr;  // of whose turn it is to be started
+  std::uint64_t started = 0;                     // of these; changed with CancelToken::change()
+  std::shared_ptr<Communicator> line = nullptr;  // used by the message whose turn it is
 };
 
 class NcclMessages {

@@ -24,7 +24,7 @@ Awaited awaited_by(const Turn& turn) {
   return {.sequence = turn.sequence, .deadline = turn.deadline};
 }
 
-// A collective on its way.
+// A started collective.
 class PendingCollective final : public Transfer {
  public:
   PendingCollective(std::shared_ptr<Communicator> line, Event end, const Awaited& awaited)
@@ -55,7 +55,7 @@ class NcclBackend final : public Backend {
     }
   }
 
-  // Before the memory below is freed: cuMemFree waits for every kernel that runs.
+  // Closed before the memory below is freed, because cuMemFree waits for all running kernels.
   ~NcclBackend() override { lines_.close(); }
 
   std::string name() const override { return "nccl"; }
@@ -164,7 +164,7 @@ class NcclBackend final : public Backend {
     return named ? named : gpu_of(loaded_cuda(), memory);
   }
 
-  // A small sum, which ends once every rank has started it.
+  // A small sum, which completes once every rank has started it.
   Call barrier() const {
     return {.operation = Operation::AllReduce,
             .type = DataType::U32,
@@ -204,10 +204,10 @@ class NcclBackend final : public Backend {
   const Communicator::RankInfo seat_;
   NcclMessages messages_;
   std::shared_ptr<Communicator> all_;      // changes within collectives only
-  std::optional<GpuMemory> barrier_word_;  // these two: as long as all_
+  std::optional<GpuMemory> barrier_word_;  // these two live as long as all_
   std::optional<Comparison> comparison_;
-  // A collective has been asked for, as on every rank; so there is something to split when all
-  // before it is done.
+  // Set when a collective has been requested, as on every rank. There is then a communicator to
+  // split once earlier operations are done.
   mutable std::atomic<bool> is_wanted_ = false;
 };
 

@@ -1,14 +1,15 @@
-// edge. The backend between GPUs: collectives and messages over NCCL, which is loaded at run time.
+// edge. The backend for GPUs: collectives and messages over NCCL, which is loaded at run time.
 //
-// GPU:     one for each rank: of the memory that its first operation is given, or, connected at
-//          once, the one that this rank has on its node by its local rank.
-// Streams: operations go onto a stream of the backend's, after what the caller's stream has been
-//          given until the call. They are done, and memory may be used on any stream, when run or
-//          finish has returned.
-// Death:   NCCL itself notices little. The group reports lost ranks if another of its backends
+// GPU:     one per rank: the GPU of its first operation's memory, or, if connected at once, the GPU
+//          whose number is its local rank.
+// Streams: operations run on a stream of the backend, after the work that the caller's stream had
+//          at the time of the call. When run or finish has returned, they are done, and the memory
+//          can be used on any stream.
+// Death:   NCCL itself detects few deaths. The group reports lost ranks if another of its backends
 //          detects their end, as shm does on this node and gloo on all. An operation that is not
-//          done 30 ms later has failed.
-// Calls that differ: with is_debug they are compared first, without they end at their deadlines.
+//          done 30 ms later fails.
+// Calls:   with is_debug, the ranks compare their calls first; otherwise, calls that differ time
+//          out.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@
 
 namespace drun::worker {
 
-// Connects to every other rank; with `connects_later` at the first collective only. Throws
+// Connects to every other rank; with `connects_later`, at the first collective. Throws
 // BackendFailure, or the store's WorkerError.
 std::unique_ptr<Backend> connect_nccl(const BackendContext& context);
 

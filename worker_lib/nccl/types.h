@@ -1,6 +1,4 @@
-// core. drun's words in NCCL's, and what NCCL has no word for.
-//
-// Thread:  any.
+// core. Converts drun's types and operations to NCCL's, and lists those that NCCL does not support.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +8,22 @@
 
 namespace drun::worker::nccl {
 
-// What only moves is moved as these: I16, which NCCL does not know, as bytes.
+// The type used to move elements without computing: I16, which NCCL does not support, is moved as
+// bytes.
 struct Moved {
   int type = 0;
-  std::size_t units = 1;  // of that type, for each element
+  std::size_t units = 1;  // units per element
 };
 Moved moved_as(DataType type);
 
-// Of a type and an op that refusal() does not name.
+// NCCL's number of a type or op that refusal() accepts.
 int number_of(DataType type);
 int number_of(ReduceOp op);
 
-// Why NCCL cannot do such a call, whatever the memory, and who can; empty: it can.
+// Why NCCL does not support a call, independent of memory, and which backend does; empty if it
+// does.
 std::string refusal(const Call& call);
-// The same of a message.
+// The same for a message.
 std::string refusal(bool is_from_anyone, int tag);
 
 }  // namespace drun::worker::nccl

@@ -1,5 +1,4 @@
-// core. Which ranks of a group are on which node, and who leads each.
-// Owner:  a value.   Thread: any.
+// core. Groups over several nodes: the ranks of each node, and a backend made of two others.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace drun::worker {
 
 class NodeLayout {
  public:
-  // `node_of`: of each rank; nodes are numbered from 0 by their first ranks.
+  // `node_of`: the node of each rank. Nodes are numbered from 0, in the order of their first ranks.
   explicit NodeLayout(std::vector<int> node_of) : node_of_(std::move(node_of)) {
     const int last = node_of_.empty() ? -1 : *std::max_element(node_of_.begin(), node_of_.end());
     ranks_of_.resize(static_cast<std::size_t>(last + 1));
@@ -38,7 +37,7 @@ class NodeLayout {
     for (const std::vector<int>& ranks : ranks_of_) all.push_back(ranks.front());
     return all;
   }
-  // The ranks of each node follow each other.
+  // Whether the ranks of each node are consecutive.
   bool is_contiguous() const { return std::is_sorted(node_of_.begin(), node_of_.end()); }
 
  private:
@@ -47,28 +46,25 @@ class NodeLayout {
   std::vector<std::vector<int>> ranks_of_;
 };
 
-}  // namespace drun::worker
-
-// core. Two backends as one: what goes fast within a node does so, and between nodes only one rank
-// of each, its leader (the lowest), takes part.
+// --- One backend made of two: one within each node, and one between the nodes' leaders
 //
 //     all_reduce:   reduced in each node -> over the leaders -> shared in each node
 //
-// In the nodes first: barrier, broadcast, all_reduce, reduce, and all_gather where the ranks of
-// each node are neighbours. The other collectives and all messages (a message from anybody may
-// come from any node) go through an `across` backend of all ranks.
+// A node's leader is its lowest rank. These operations run within the nodes first: barrier,
+// broadcast, all_reduce, reduce, and all_gather if the ranks of each node are adjacent. All other
+// collectives, and all messages (a message can come from any node), use the `across` backend of all
+// ranks.
 //
 // Result:  the same bits on all ranks.
-// Errors:  the backends' BackendFailure, with ranks of this group and the part of it that failed.
-//          With is_debug the ranks compare their calls first: Mismatch on every rank.
-// Sequence: each backend gets separate numbers, different for each of its collectives, with gaps.
+// Errors:  the backends' BackendFailure, with ranks of this group and the part that failed. With
+//          is_debug the ranks compare their calls first: Mismatch on every rank.
+// Numbers: each backend gets separate sequence numbers, different for each of its collectives, with
+//          gaps.
 // Store:   each backend has a separate prefix.
 
-namespace drun::worker {
-
-// On one node: just `local`. With one rank on each: just `across`. Otherwise each rank connects
-// `across` all ranks, `local` to those of its node if there are others, and `across` the leaders if
-// it is one.
+// On one node: only `local`. With one rank per node: only `across`. Otherwise each rank connects
+// `across` for all ranks, `local` for those of its node if there are others, and `across` for the
+// leaders if it is one.
 std::unique_ptr<Backend> connect_by_node(const BackendContext& context, const BackendFactory& local,
                                          const BackendFactory& across);
 

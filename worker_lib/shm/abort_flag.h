@@ -1,11 +1,11 @@
-// core. The end of a group, and of its processes, known to all ranks at once.
+// core. Tells all ranks of a group when it ends, and which of their processes have ended.
 //
-//     quiet --raise--> raised     (for good; the first reason stays)
+//     quiet --raise--> raised     (permanent; the first reason is kept)
 //
-// A lost rank is no alarm by itself: it may have done its part of everything. An operation that
-// still needs it fails; its group publishes the cause and then aborts, which raises the alarm. Each
-// change wakes all waiting threads of the segment, which check for it. Thread:  any, and any
-// process.
+// A lost rank does not raise the flag by itself, because it may have done its part of everything.
+// An operation that still needs it fails; its group publishes the cause and then aborts, which
+// raises the flag. Each change wakes all waiting threads of the segment, which check the flag.
+// Thread:  any, in any process.
 #pragma once
 
 #include <atomic>
@@ -28,12 +28,12 @@ class AbortFlag {
   bool is_lost(int rank) const { return segment_.lost(rank).load() != 0; }
 
   bool is_raised() const { return segment_.alarm().reason.load() != 0; }
-  // This rank was aborted; because of the rank that check_lost found, if it found one.
+  // This rank was aborted, because of the rank that check_lost found, if any.
   void raise() noexcept;
 
-  // Throws BackendFailure. PeerLost for the first of these that is lost; none: nothing.
+  // Throws BackendFailure (PeerLost) for the first of these ranks that is lost, if any.
   void check_lost(const std::vector<int>& ranks) const;
-  // PeerLost with the reason's rank, or Broken if it is this one. Not raised: nothing.
+  // If raised: throws PeerLost with the rank of the reason, or Broken if that is this rank.
   void check() const;
 
  private:
@@ -41,7 +41,7 @@ class AbortFlag {
 
   Segment segment_;
   int rank_;
-  mutable std::atomic<int> found_ = -1;  // by check_lost, first
+  mutable std::atomic<int> found_ = -1;  // first rank found by check_lost
 };
 
 }  // namespace drun::worker::shm

@@ -1,12 +1,12 @@
-// core. How one collective moves its data through the stations, a stationful at a time.
+// core. The interface of an algorithm that moves one collective's data through the stations, in
+// turns of at most a station's size.
 //
-// One of these ways:
-//   put and take, in turn, with a meeting between them;
-//   take_directly, when all ranks' buffers lie in one region;
-//   read, as often as reads() says, with a meeting after each, when every rank can read the others'
-//   memory.
+// One of these ways is used:
+//   put and take, alternately, with a meeting between them;
+//   take_directly, if all ranks' buffers are in one region;
+//   read, reads() times, with a meeting after each, if every rank can read the others' memory.
 //
-// Owner:   lives for one call, whose pointers it uses.
+// Lives for one call and uses its pointers.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,17 @@ class Algorithm {
   Algorithm(const Algorithm&) = delete;
   Algorithm& operator=(const Algorithm&) = delete;
 
-  // How often to put and take; the same on every rank.
+  // The number of turns of put and take; the same on every rank.
   virtual std::size_t turns() const = 0;
-  // This rank's share of that turn to its station.
+  // Writes this rank's data of that turn to its station.
   virtual void put(std::size_t turn) = 0;
-  // The data that the other ranks have put.
+  // Reads the data that the other ranks have put.
   virtual void take(std::size_t turn) = 0;
-  // buffers[rank]: that rank's input, or what it reduces in place.
+  // buffers[rank]: that rank's input, or its buffer that is reduced in place.
   virtual void take_directly(const std::vector<std::byte*>& buffers) = 0;
-  // 0: not faster that way; the same on every rank.
+  // The number of reads; 0 if reading is not faster. The same on every rank.
   virtual std::size_t reads() const { return 0; }
-  // False: some of it could not be read.
+  // False if some data could not be read.
   virtual bool read(std::size_t, const PeerBuffers&) { return true; }
 };
 

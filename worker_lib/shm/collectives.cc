@@ -14,17 +14,17 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
-// Shorter ones are copied faster than a last meeting takes.
+// Copying shorter buffers is faster than a last meeting.
 constexpr std::size_t kDirectBytes = 16 * 1024;
 
-// Not in a region: the offset is an address in the rank's own memory.
+// Instead of a region: the offset is an address in the rank's own memory.
 constexpr std::uint32_t kOwnMemory = ~std::uint32_t{0};
 
 bool is_sum(const Call& call) {
   return call.operation == Operation::AllReduce || call.operation == Operation::Reduce;
 }
 
-// What of a call's memory the others could read where it is.
+// The buffer of a call that other ranks could read in place.
 struct Buffer {
   const void* data = nullptr;
   std::size_t bytes = 0;
@@ -120,7 +120,7 @@ void Collectives::move_by_reading(const Call& call, Algorithm& algorithm, Deadli
     const bool is_well = algorithm.read(step, buffers);
     rounds_.check_alarm();
     if (are_all_well(is_well, deadline)) continue;
-    // A rank that has ended, and its memory with it, may have got here, but not any further.
+    // A rank that has ended since, with its memory, cannot reach this meeting.
     rounds_.meet(deadline);
     throw BackendFailure(Kind::System, std::nullopt,
                          "another rank's buffer can be read at its ends, but not in between");

@@ -24,7 +24,7 @@ using Kind = WorkerError::Kind;
 using std::chrono::milliseconds;
 
 const std::string kKey = "shm";
-// Rank 0's explanation takes that long at most after the deadline that all have.
+// How long after the common deadline rank 0's explanation can arrive.
 constexpr milliseconds kGrace{500};
 // Connections that have not identified themselves yet.
 constexpr std::size_t kMostStrangers = 64;
@@ -189,7 +189,7 @@ Connection follow(const BackendContext& context, std::size_t segment_bytes) {
                         .regions = std::move(message->fds[1]),
                         .lifelines = {},
                         .cores = answer.cores};
-  // Beyond its end an access would be a SIGBUS.
+  // An access beyond its end would raise SIGBUS.
   struct stat memory {};
   if (fstat(connection.segment.get(), &memory) != 0 ||
       static_cast<std::uint64_t>(memory.st_size) < segment_bytes) {

@@ -1,15 +1,17 @@
-// edge. How the ranks of a node come to share memory.
+// edge. Connects the ranks of a node so that they share memory.
 //
-//     rank 0: makes the memory, listens, puts the name into the store, waits for all, then answers
-//     others: name from the store, connect, "I am rank r of n, bound to these cores", get the
-//             answer: memory and the cores of all, or why not
+//     rank 0: creates the memory, listens, puts the socket's name into the store, waits for all
+//             ranks, then answers
+//     others: read the name from the store, connect, send rank, size and the cores they are bound
+//             to, and receive the memory and the cores of all, or an error
 //
-// Trust:   both sides accept only processes of the same user; a stranger that knows the name gets
-//          nothing and delays no rank.
-// Ends:    the connections stay open, to show when a process ends: rank 0 has one to each other
-//          rank, the others have one to rank 0. Where the other process can be seen there is a
-//          pidfd too: a forked child keeps its parent's connections open.
-// Errors:  BackendFailure: Timeout naming who did not come, on all who did; or the store's error.
+// Trust:   both sides accept only processes of the same user. Another process that knows the name
+//          gets nothing and delays no rank.
+// Ends:    the connections stay open, so that they show when a process ends: rank 0 has one to each
+//          other rank, and the others have one to rank 0. If the other process is visible, there is
+//          also a pidfd, because a forked child keeps its parent's connections open.
+// Errors:  BackendFailure: Timeout with the missing ranks, on all connected ranks; or the store's
+//          error.
 #pragma once
 
 #include <vector>
@@ -22,14 +24,14 @@ namespace drun::worker::shm {
 
 struct Lifelines {
   std::vector<UniqueFd> fds;
-  std::vector<Lifeline> lines;  // of these
+  std::vector<Lifeline> lines;  // refer to `fds`
 };
 
 struct Connection {
-  UniqueFd segment;  // of the size that was asked for
-  UniqueFd regions;  // empty memory, to grow
+  UniqueFd segment;  // of the requested size
+  UniqueFd regions;  // empty memory that can grow
   Lifelines lifelines;
-  CoreMask cores{};  // that any of the ranks is bound to
+  CoreMask cores{};  // all cores to which any rank is bound
 };
 
 Connection connect_ranks(const BackendContext& context, std::size_t segment_bytes);

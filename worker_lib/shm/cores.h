@@ -1,7 +1,7 @@
-// edge. Which cores a process may use, and how many at the same time.
+// edge. The cores that a process may use, and how many of them at the same time.
 //
-// Source:  sched_getaffinity, and the quota of the process's cgroup and those above (cgroup v2's
-//          cpu.max; version 1 is not read). Thread: any.
+// Source:  sched_getaffinity(2), and the CPU quotas of the process's cgroup and its parents
+//          (cpu.max of cgroup v2; version 1 is not read).
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@ namespace drun::worker::shm {
 constexpr std::size_t kMostCores = 2048;
 using CoreMask = std::array<std::uint64_t, kMostCores / 64>;
 
-// What this process is bound to; empty where the system does not report it.
+// The cores to which this process is bound; empty if the system does not report them.
 CoreMask own_cores();
 int count_cores(const CoreMask& cores);
 CoreMask operator|(const CoreMask& left, const CoreMask& right);
 
-// How many of these cores the processes of this one's cgroup may use at the same time; at least 1.
-// Of an empty set: how many of this process's own.
+// How many of these cores the processes of this cgroup may use at the same time; at least 1. If
+// `cores` is empty: of this process's own cores.
 int usable_cores(const CoreMask& cores = {});
 
-// Of cpu.max: "150000 100000" -> 1.5; nothing for "max 100000", and for what is not such a text.
+// Parses cpu.max: "150000 100000" -> 1.5; nullopt for "max 100000" and invalid text.
 std::optional<double> cores_of_quota(std::string_view cpu_max);
 
 }  // namespace drun::worker::shm

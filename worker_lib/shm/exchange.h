@@ -1,8 +1,8 @@
-// core. Parts that go from rank to rank: broadcast, gather, all_gather, scatter, all_to_all, and
-// reduce_scatter, whose parts are reduced where they arrive.
+// core. Collectives that move parts between ranks: broadcast, gather, all_gather, scatter,
+// all_to_all, and reduce_scatter, whose parts are reduced by their receivers.
 //
-// Lanes:   data for all ranks uses the whole station; where each rank gets a different part, the
-//          station has as many lanes as ranks.
+// Lanes:   data for all ranks uses the whole station. If each rank gets a different part, the
+//          station is divided into one lane per rank.
 #pragma once
 
 #include "worker_lib/shm/algorithm.h"
@@ -12,7 +12,7 @@ namespace drun::worker::shm {
 
 class Exchange final : public Algorithm {
  public:
-  // longest_bytes: the longest part of all that go from any rank to any other.
+  // `longest_bytes`: size of the longest part between any two ranks.
   Exchange(Rounds& rounds, const Call& call, std::size_t longest_bytes);
 
   std::size_t turns() const override;
@@ -34,7 +34,7 @@ class Exchange final : public Algorithm {
   void take_from(const Call& call);
   template <typename Byte>
   std::vector<Part<Byte>> split(Byte* data, const std::size_t* counts, std::size_t count) const;
-  // Of a part, what a turn moves.
+  // The bytes of a part that a turn moves.
   std::size_t bytes_now(std::size_t part_bytes, std::size_t turn) const;
   void keep_own() const;
   void reduce(std::size_t turn);
@@ -48,12 +48,12 @@ class Exchange final : public Algorithm {
   const std::size_t longest_bytes_;
   const std::size_t lane_bytes_;
   const Reduction reduction_;
-  Given given_;  // one for all ranks, or one for each
-  Taken taken_;  // from each rank; of a reduction the same from all
+  Given given_;  // one for all ranks, or one per rank
+  Taken taken_;  // from each rank; the same one for all in a reduction
   Sources sources_;
 };
 
-// The most that goes from one rank to another in a call whose sizes every rank knows.
+// The size of the longest part between two ranks, for a call whose sizes every rank knows.
 std::size_t longest_part_bytes(const Call& call, int size);
 
 }  // namespace drun::worker::shm

@@ -5,7 +5,7 @@
 namespace drun::worker::shm {
 namespace {
 
-// An answer's first byte; after the last two the rest says why.
+// The first byte of an answer. For the last two, the rest is the reason.
 constexpr char kYes = 'y';
 constexpr char kNo = 'n';
 constexpr char kLate = 'l';

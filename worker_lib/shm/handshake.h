@@ -1,8 +1,7 @@
 // core. The messages between the ranks of a node before they share memory (connect.h).
 //
-// Shape:   fixed sizes, in this machine's byte order: both are on one machine. Builds that do not
-//          fit differ in the segment's size.
-// Owner:   values; copy freely.   Thread: any.
+// Messages have fixed sizes and this machine's byte order, because both ranks are on one machine.
+// Incompatible builds differ in the segment's size.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace drun::worker::shm {
 
-// "I am": what a rank says first.
+// The first message of a rank.
 struct Hello {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
@@ -26,27 +25,27 @@ struct Hello {
 };
 
 std::string to_text(const Hello& hello);
-// Absent: it is none.
+// Absent if the text is invalid.
 std::optional<Hello> parse_hello(std::string_view text);
 
-// Whether there is a place for it in rank 0's group, which has these members, by rank.
+// Whether rank 0 accepts this rank. `is_there`: the ranks that have connected so far.
 bool has_place(const Hello& hello, std::uint64_t segment_bytes, const std::vector<bool>& is_there);
 
-// What rank 0 says to that, with the two descriptors of the memory when it is a yes.
+// Rank 0's answer; Yes is sent with the two descriptors of the memory.
 struct Answer {
   enum class Kind {
     Yes,
-    No,    // there is no place for that rank
-    Late,  // others have not come in time
+    No,    // the rank does not fit into the group
+    Late,  // other ranks have not connected in time
   };
   Kind kind = Kind::No;
-  CoreMask cores{};   // of a yes: of all ranks
-  std::string why{};  // of the others
+  CoreMask cores{};   // for Yes: of all ranks
+  std::string why{};  // for No and Late: the reason
   bool operator==(const Answer&) const = default;
 };
 
 std::string to_text(const Answer& answer);
-// An invalid message is a refusal with the reason.
+// An invalid message gives No with the reason.
 Answer parse_answer(std::string_view text, std::size_t descriptors);
 
 }  // namespace drun::worker::shm

@@ -116,7 +116,7 @@ bool Link::push_short(const Outgoing& message) {
   return true;
 }
 
-// True: that was all of it.
+// True if the whole message has been sent.
 bool Link::stream(Outgoing& message, std::uint64_t number) {
   do {
     if (message.is_dropped) return true;

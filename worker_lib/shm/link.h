@@ -1,16 +1,15 @@
 // core. The messages between this rank and one other: incoming and outgoing frames.
 //
-//     send:  queued --short--> done                              (as long as there is credit)
+//     send:  queued --short--> done                              (while there is credit)
 //            queued --offer--> offered --taken--> done
 //                              offered --grant--> sending --> done
 //     recv:  posted --short--> done
-//            posted --offer, then read by who asked, taken--> done      (Messages; or else:)
+// posted --offer, read from the sender's memory, taken--> done    (Messages; or else:)
 //            posted --offer, grant--> arriving --> done
-//
-// Credit:  the receiver keeps short messages that have no recv yet, at most kMostKeptBytes of one
-//          sender: the sender counts, and only offers the rest. So the rings are always read empty,
-//          and a message without a recv never blocks another.
-// Owner:   states are shared between a Transfer and the links that still work on them.
+// Credit:  the receiver keeps short messages that have no recv yet, at most kMostKeptBytes per
+//          sender. The sender counts these bytes and offers further messages instead. The rings can
+//          therefore always be emptied, and a message without a recv never blocks another one.
+// Owner:   messages are shared between a Transfer and the links that still use them.
 // Thread:  one at a time.
 #pragma once
 
@@ -27,7 +26,7 @@
 
 namespace drun::worker::shm {
 
-// Done when sent, without the receiver.
+// A message up to this size is done when sent, without the receiver.
 constexpr std::size_t kShortBytes = 8 * 1024;
 constexpr std::size_t kMostKeptBytes = 256 * 1024;
 
@@ -38,11 +37,11 @@ struct Outgoing {
   Signature signature = {};
   std::size_t sent_bytes = 0;
   bool is_done = false;
-  bool is_dropped = false;  // its data may be gone
+  bool is_dropped = false;  // its data may no longer be valid
 };
 
 struct Incoming {
-  std::optional<int> from;  // absent: any; then the actual sender
+  std::optional<int> from;  // absent: any; set to the sender on a match
   std::uint32_t tag = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -50,32 +49,32 @@ struct Incoming {
   std::size_t got_bytes = 0;
   bool is_done = false;
   bool is_dropped = false;
-  std::string mismatch;  // done, but not as both sides thought
+  std::string mismatch;  // done, but type or count differ
 };
 
 class Link {
  public:
   Link(const Segment& segment, int rank, int peer);
 
-  // True: it was short, has gone and is done with. False: not this way.
+  // Sends a short message at once. False if that is not possible.
   bool send_at_once(const Outgoing& message);
   void send(std::shared_ptr<Outgoing> message);
-  // The data of this offer of the peer's, please.
+  // Requests the data of an offer of the peer.
   void grant(std::uint64_t number, std::shared_ptr<Incoming> to);
-  // It has been read.
+  // Tells the peer that the data of its offer has been read.
   void confirm(std::uint64_t number);
-  // A short message has found its receiver.
+  // A short message was matched with a recv.
   void settle(std::size_t bytes);
 
-  // The next frame that the caller must decide about (Short, Offer), after handling those before
-  // it. It stays until taken.
+  // Handles frames up to the next one that the caller must handle (Short, Offer), and returns that
+  // one. It stays in the ring until take().
   std::optional<Frame> next();
   void take(const Frame& frame, std::byte* to);
-  // Writes as much as there is room for.
+  // Writes pending frames as far as there is room.
   void flush();
 
-  // Since the last time: whether the peer has something to look at; whether a frame has moved,
-  // either way; whether a message was done.
+  // Since the previous call: whether the peer must be woken; whether a frame was sent or received;
+  // whether a message was completed.
   bool has_news() { return std::exchange(has_news_, false); }
   bool has_moved() { return std::exchange(has_moved_, false); }
   bool has_done() { return std::exchange(has_done_, false); }
@@ -98,8 +97,8 @@ class Link {
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> sending_;
   std::map<std::uint64_t, std::shared_ptr<Incoming>> arriving_;
   std::uint64_t next_number_ = 0;
-  std::uint64_t short_bytes_ = 0;    // sent, ever; as settled
-  std::uint64_t settled_bytes_ = 0;  // when last asked
+  std::uint64_t short_bytes_ = 0;    // sent so far, in the unit of kept_bytes()
+  std::uint64_t settled_bytes_ = 0;  // as of the last check
   bool has_news_ = false;
   bool has_moved_ = false;
   bool has_done_ = false;

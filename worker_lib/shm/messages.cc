@@ -10,7 +10,7 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
-// A tenth of a millisecond's work.
+// Takes about 0.1 ms.
 constexpr std::size_t kFetchBytes = 1024 * 1024;
 // How long a thread that only polls helps with progress.
 constexpr std::chrono::microseconds kMomentOfMoving{500};
@@ -81,12 +81,12 @@ class Messages::Receiving final : public Transfer {
  private:
   Messages& messages_;
   std::shared_ptr<Incoming> message_;
-  const std::optional<int> from_;  // as it was asked for
+  const std::optional<int> from_;  // as requested
 };
 
-Messages::Messages(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
+Messages::Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
                    PeerMemory& peers)
-    : segment_(segment), alarm_(alarm), peers_(peers), rank_(rank), patience_(patience) {
+    : segment_(segment), abort_flag_(abort_flag), peers_(peers), rank_(rank), spin_(spin) {
   for (int peer = 0; peer < segment.size(); ++peer) {
     links_.push_back(peer == rank ? nullptr : std::make_unique<Link>(segment, rank, peer));
   }
@@ -97,7 +97,7 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
                          .data = static_cast<const std::byte*>(data.data),
                          .bytes = data.count * size_bytes(data.type),
                          .signature = signature_of(data.type, data.count)};
-  alarm_.check();
+  abort_flag_.check();
   const std::lock_guard lock(mutex_);
   if (link(to).send_at_once(message)) {
     if (link(to).has_news()) ring(segment_.message_bell(to));
@@ -121,9 +121,9 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
   if (!find_kept(message)) wanted_.push_back(message);
   move();
   // A message that has arrived is received in any case.
-  if (!message->is_done && alarm_.is_raised()) {
+  if (!message->is_done && abort_flag_.is_raised()) {
     wanted_.remove(message);
-    alarm_.check();
+    abort_flag_.check();
   }
   return std::make_unique<Receiving>(*this, message);
 }
@@ -134,7 +134,7 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
   if (is_done()) return true;
   const Deadline until = Deadline::clock::now() + kMomentOfMoving;
   while (true) {
-    const bool is_over = alarm_.is_raised() || is_hopeless(peer);
+    const bool is_over = abort_flag_.is_raised() || is_hopeless(peer);
     const bool has_moved = move();
     if (is_done() || is_over) return true;
     if (!has_moved || Deadline::clock::now() >= until) return false;
@@ -146,7 +146,7 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
 template <typename Question>
 bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
   WakeFlag& bell = segment_.message_bell(rank_);
-  // Known here before the ring is.
+  // Changes before the bell is rung.
   const LongWord& written = segment_.ring_ends(peer.value_or(rank_), rank_).written;
   std::unique_lock lock(mutex_);
   if (is_done()) return true;
@@ -155,27 +155,28 @@ bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&&
   while (true) {
     const std::uint64_t seen = written.load();
     const std::uint32_t rings = bell.rings.load();
-    const bool is_over = alarm_.is_raised() || is_hopeless(peer);
+    const bool is_over = abort_flag_.is_raised() || is_hopeless(peer);
     move();
     // A message that has arrived is received in any case.
     if (is_done() || is_over || !is_in_time) break;
     lock.unlock();
-    is_in_time = wait_at(bell, patience_, deadline,
+    is_in_time = wait_at(bell, spin_, deadline,
                          [&] { return written.load() != seen || bell.rings.load() != rings; });
     lock.lock();
   }
   --waiting_;
   if (is_done()) return true;
-  alarm_.check();
-  if (is_hopeless(peer)) alarm_.check_lost(peer ? std::vector<int>{*peer} : others());
+  abort_flag_.check();
+  if (is_hopeless(peer)) abort_flag_.check_lost(peer ? std::vector<int>{*peer} : others());
   return false;
 }
 
 // All ranks that could still do their part have ended.
 bool Messages::is_hopeless(std::optional<int> peer) const {
-  if (peer) return alarm_.is_lost(*peer);
+  if (peer) return abort_flag_.is_lost(*peer);
   const std::vector<int> ranks = others();
-  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return alarm_.is_lost(rank); });
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int rank) { return abort_flag_.is_lost(rank); });
 }
 
 std::vector<int> Messages::others() const {
@@ -198,14 +199,14 @@ bool Messages::move() {
   bool has_moved = fetch_some();
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank_) continue;
-    // Grants that were made for one link while another was read.
+    // Sends grants that were made for one link while another was read.
     link(peer).flush();
     has_done |= link(peer).has_done();
     has_moved |= link(peer).has_moved();
     if (link(peer).has_news()) ring(segment_.message_bell(peer));
   }
   first_link_ = (first_link_ + 1) % size;
-  // Another thread may wait for what this one has done.
+  // Another thread may be waiting for a message that this one has completed.
   if (has_done && waiting_ > 0) ring(segment_.message_bell(rank_));
   return has_moved;
 }
@@ -239,7 +240,7 @@ bool Messages::find_kept(const std::shared_ptr<Incoming>& wanted) {
   return true;
 }
 
-// A piece, so that nothing else waits for long.
+// Reads one piece, so that other messages do not wait long.
 bool Messages::fetch_some() {
   if (fetches_.empty()) return false;
   Fetch& fetch = fetches_.front();
@@ -248,7 +249,7 @@ bool Messages::fetch_some() {
   return true;
 }
 
-// Nothing is left to do for it here.
+// True if there is nothing more to read for it.
 bool Messages::has_fetched(const Fetch& fetch) {
   Incoming& to = *fetch.to;
   const std::size_t bytes = std::min(kFetchBytes, to.bytes - to.got_bytes);
@@ -261,14 +262,14 @@ bool Messages::has_fetched(const Fetch& fetch) {
   to.got_bytes += bytes;
   if (to.got_bytes < to.bytes) return false;
   // A sender that gives up reports that before its memory is used for something else.
-  if (alarm_.is_raised()) return true;
+  if (abort_flag_.is_raised()) return true;
   link(fetch.from).confirm(fetch.number);
   to.is_done = true;
   if (waiting_ > 0) ring(segment_.message_bell(rank_));
   return true;
 }
 
-// The data of a short message is there by now.
+// The data of a short message has arrived by now.
 void Messages::accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame) {
   wanted->from = from;
   const bool is_short = frame.kind == FrameKind::Short;

@@ -1,15 +1,15 @@
-// core. Messages between the ranks: matches sends and recvs.
+// core. Messages between ranks: matches sends with recvs.
 //
-// Progress: a thread that waits for a message, or polls it, makes progress for all messages of its
-//           rank. Otherwise only data that fits into the rings moves, when it is started.
-// Order:    messages of one pair of ranks with the same tag meet recvs in the order both were
-//           started. A recv from any rank takes the first message.
-// Limits:   a short message (kShortBytes) is done when sent, unless the receiver has
-//           kMostKeptBytes of this sender already without a recv; then, and if it is longer, it is
-//           done when the receiver has asked for it.
-// Thread:   any, at the same time. Never waits for a collective.
+// Progress: a thread that waits for or polls a message makes progress for all messages of its rank.
+//           Otherwise, data moves only when a message is started, as much as fits into the rings.
+// Order:    messages between the same two ranks with the same tag are matched with recvs in the
+//           order in which both were started. A recv from any rank takes the first message.
+// Limits:   a short message (kShortBytes) is done when sent, unless the receiver already holds
+//           kMostKeptBytes of this sender without a recv. Such messages, and longer ones, are done
+//           when the receiver has requested the data.
+// Thread:   any, concurrently. Never waits for a collective.
 // Errors:   BackendFailure: Mismatch on the receiver; Timeout; PeerLost for a rank that has ended
-//           (of anyone: when all have); the alarm's reason.
+//           (with any rank: when all have ended); the abort flag's reason.
 #pragma once
 
 #include <deque>
@@ -29,7 +29,7 @@ namespace drun::worker::shm {
 
 class Messages {
  public:
-  Messages(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
+  Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
            PeerMemory& peers);
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
@@ -39,13 +39,13 @@ class Messages {
   class Sent;
   class Sending;
   class Receiving;
-  // A message without a recv so far.
+  // A message without a recv.
   struct Kept {
     int from = 0;
     Frame frame;
     std::vector<std::byte> bytes;  // of Short
   };
-  // A long one that was asked for, while it is read where it is.
+  // A long message that is being read from its sender's memory.
   struct Fetch {
     int from = 0;
     std::uint64_t number = 0;
@@ -53,16 +53,16 @@ class Messages {
     std::shared_ptr<Incoming> to;
   };
 
-  // Whether a wait for that would end at once; moves messages while they move, for a moment.
+  // Whether a wait would end at once. Moves messages for a moment while there is progress.
   template <typename Question>
   bool would_end(std::optional<int> peer, Question&& is_done);
-  // Moves messages until is_done, which is asked with the lock held. False: not in time. `peer`:
-  // the rank that has to do its part; absent: any.
+  // Moves messages until is_done(), which is called with the lock held. False if the deadline
+  // passes. `peer`: the rank that must do its part; absent: any.
   template <typename Question>
   bool wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done);
   bool is_hopeless(std::optional<int> peer) const;
   std::vector<int> others() const;
-  // Whether anything has.
+  // Moves messages. True if any data moved.
   bool move();
   void sort(int from, const Frame& frame);
   bool find_kept(const std::shared_ptr<Incoming>& wanted);
@@ -72,18 +72,18 @@ class Messages {
   Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
 
   Segment segment_;
-  AbortFlag& alarm_;
+  AbortFlag& abort_flag_;
   PeerMemory& peers_;
   const int rank_;
-  const SpinPolicy patience_;
+  const SpinPolicy spin_;
 
-  std::mutex mutex_;                          // for all that follows
-  std::vector<std::unique_ptr<Link>> links_;  // by rank; none to itself
+  std::mutex mutex_;                          // guards all members below
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; null for this rank
   std::list<std::shared_ptr<Incoming>> wanted_;
-  std::list<Kept> kept_;  // as they came
+  std::list<Kept> kept_;  // in order of arrival
   std::deque<Fetch> fetches_;
-  int first_link_ = 0;  // looked at first, in turn
-  int waiting_ = 0;     // threads
+  int first_link_ = 0;  // checked first; rotates
+  int waiting_ = 0;     // number of waiting threads
 };
 
 }  // namespace drun::worker::shm

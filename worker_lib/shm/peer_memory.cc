@@ -38,7 +38,7 @@ bool PeerMemory::read(int rank, std::uint64_t address, std::byte* to, std::size_
   if (!may_read_ || is_closed_[at]) return false;
   const Home& home = segment_.home(rank);
   const std::uint64_t token = home.token.load();
-  if (token == 0) return false;  // not said yet
+  if (token == 0) return false;  // not published yet
   std::uint64_t seen = 0;
   iovec mine[] = {{.iov_base = to, .iov_len = bytes}, {.iov_base = &seen, .iov_len = sizeof seen}};
   iovec theirs[] = {{.iov_base = pointer(address), .iov_len = bytes},

@@ -1,13 +1,12 @@
-// edge. Other ranks' own memory, read where it is: one copy instead of two, through a system call
-// (process_vm_readv).
+// edge. Reads other ranks' private memory with process_vm_readv(2): one copy instead of two.
 //
-// Allowed: by the kernel, to processes of one user, as for debuggers; not where ptrace is
-//          restricted (Yama's ptrace_scope, as on Ubuntu) or left out of a container. Tried at the
-//          first read of each rank: then it is this or nothing.
-// Right:   each rank has a random number in its memory and says where. It is read behind the data
-//          each time: so that was the process that is meant, and not one that has its pid by now or
-//          in another pid namespace.
-// Owner:   a backend; what it says of itself must be readable until then.
+// Allowed: as for debuggers, by the kernel between processes of one user. Not where ptrace is
+//          restricted (Yama's ptrace_scope, as on Ubuntu) or disabled in a container. The first
+//          read from each rank determines whether it is used.
+// Safety:  each rank has a random number (token) in its memory and publishes its address. Every
+//          read also reads the token after the data. If it matches, the data came from the right
+//          process, not from one that has the same pid now or in another pid namespace.
+// Owner:   a backend. The token must stay readable until the backend is destroyed.
 // Thread:  any.
 #pragma once
 
@@ -24,13 +23,14 @@ namespace drun::worker::shm {
 
 class PeerMemory {
  public:
-  // Says where this rank's is. `may_read`: false leaves others' alone.
+  // Publishes this rank's token. `may_read` false: never reads other ranks' memory.
   PeerMemory(const Segment& segment, int rank, bool may_read);
 
-  // Copies `bytes` from `address` in that rank's memory. False: it is not to be had; `to` may be
-  // written to.
+  // Copies `bytes` from `address` in that rank's memory. False if that is not possible; `to` may
+  // then be partly written.
   bool read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
-  // Whether a read from each of the others is worth a try.
+  // False if reads are off, a read from any other rank has failed, or a rank has not published its
+  // token.
   bool seems_open() const;
 
  private:
@@ -41,18 +41,18 @@ class PeerMemory {
   std::vector<std::atomic<bool>> is_closed_;  // by rank
 };
 
-// One buffer of each rank's, all of the same size.   Owner: for one call.
+// One buffer per rank, all of the same size. For one call.
 class PeerBuffers {
  public:
   PeerBuffers(PeerMemory& memory, int rank, std::vector<std::uint64_t> addresses,
               std::size_t size_bytes)
       : memory_(memory), rank_(rank), addresses_(std::move(addresses)), size_bytes_(size_bytes) {}
 
-  // As PeerMemory's.
+  // As PeerMemory::read.
   bool read(std::size_t rank, std::size_t begin, std::byte* to, std::size_t bytes) const {
     return memory_.read(static_cast<int>(rank), addresses_[rank] + begin, to, bytes);
   }
-  // Both ends of each can be read.
+  // Whether the first and last bytes of every buffer can be read.
   bool are_there() const;
 
  private:

@@ -30,7 +30,7 @@ void Reduction::operator()(std::byte* out, const Sources& sources, std::size_t b
   }
 }
 
-// Only the last step writes to `out`, which may be a source that an earlier step would spoil.
+// Only the last step writes to `out`, because `out` may be a source that earlier steps still read.
 void Reduction::reduce_block(std::byte* out, const Sources& sources, std::size_t begin_bytes,
                              std::size_t bytes) const {
   const std::size_t count = bytes >> element_shift_;

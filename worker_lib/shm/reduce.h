@@ -1,6 +1,5 @@
-// core. Many arrays reduced into one, always from left to right: the same bits wherever it is done.
-//
-// Thread:  any.
+// core. Reduces several arrays into one, always from left to right, so that the result has the same
+// bits on every rank. Thread: any.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -12,16 +11,17 @@
 
 namespace drun::worker::shm {
 
-// By rank. One for every call: without memory from the heap where ranks are few.
+// By rank. Created per call, so it avoids heap allocation for up to 16 ranks.
 using Sources = boost::container::small_vector<const std::byte*, 16>;
 
 class Reduction {
  public:
-  // Of `call`'s type and op over so many ranks. Requires an op that the type has.
+  // For `call`'s type and op, over `ranks` ranks. Requires that the type supports the op.
   Reduction(const Call& call, int ranks);
 
-  // out[i] = sources[0][i] op sources[1][i] op ...; Avg divides. The same into each of `copies`.
-  // `bytes`: whole elements. `out` may be one of the sources; `copies` too, of the same elements.
+  // out[i] = sources[0][i] op sources[1][i] op ... ; Avg then divides. Also writes the result to
+  // each of `copies`. `bytes` must be whole elements. `out` and `copies` may be sources, with the
+  // same elements.
   void operator()(std::byte* out, const Sources& sources, std::size_t bytes,
                   const std::vector<std::byte*>& copies = {}) const;
 
@@ -31,7 +31,7 @@ class Reduction {
 
   ReduceFunction function_;
   DataType type_;
-  int element_shift_;  // elements are powers of two
+  int element_shift_;  // log2 of the element size
   int divisor_;        // 1: none
 };
 

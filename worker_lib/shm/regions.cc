@@ -13,7 +13,7 @@
 namespace drun::worker::shm {
 namespace {
 
-// Of the largest pages that common machines have.
+// The largest page size of common machines.
 constexpr std::uint64_t kPageBytes = 64 * 1024;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;
 
@@ -25,7 +25,7 @@ std::uint64_t whole_pages(std::uint64_t size_bytes) {
   return std::max<std::uint64_t>((size_bytes + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
 }
 
-// Where each part begins, and the end.
+// The beginning of each part, and the end of the last.
 std::vector<std::uint64_t> ends_of(const std::vector<std::uint64_t>& part_bytes) {
   std::vector<std::uint64_t> ends = {0};
   for (const std::uint64_t bytes : part_bytes) ends.push_back(ends.back() + whole_pages(bytes));
@@ -42,7 +42,7 @@ struct Regions::Region {
         ends(std::move(part_ends)),
         own(static_cast<std::size_t>(rank)),
         mapping(memory->get(), begin, ends.back()) {
-    // Now, where it can be refused, and by the rank that will use it most.
+    // Allocates now, so that failure is reported here, and on the rank that will use the part most.
     const int error = posix_fallocate(memory->get(), static_cast<off_t>(begin + ends[own]),
                                       static_cast<off_t>(ends[own + 1] - ends[own]));
     if (error != 0) {

@@ -1,9 +1,10 @@
-// edge. Memory for buffers that all ranks reach: a region is made by all of them together and has a
-// part for each rank, of whatever size it asked for.
+// edge. Regions: memory for buffers that all ranks can access. All ranks create a region together,
+// and each has a part of the size that it requested.
 //
-// All regions are pieces of one nameless file that only grows; places in it are never used twice,
-// and what a rank drops gives its pages back at once.
-// Owner:   a region is mapped here until its rank has dropped it, or this object and it are gone.
+// All regions are pieces of one unnamed file that only grows. Offsets in it are never reused, and
+// dropping a part frees its pages at once.
+// Owner:   a region stays mapped in this process until its rank's part is dropped, or this object
+//          is destroyed.
 // Thread:  any.   Errors: throws BackendFailure (System).
 #pragma once
 
@@ -20,23 +21,23 @@
 
 namespace drun::worker::shm {
 
-// Where in the regions a rank's buffer lies: what it tells the others.
+// The place of a rank's buffer in the regions, which it publishes.
 struct Place {
   std::uint32_t region = 0;  // from 1
-  std::uint64_t offset = 0;  // in the rank's part
+  std::uint64_t offset = 0;  // within the rank's part
 };
 
 class Regions {
  public:
   Regions(UniqueFd memory, int rank);
 
-  // The next region. grow() first, on one rank; then map() on all of them, with the same sizes.
+  // Create the next region: first grow() on one rank, then map() on all ranks, with the same sizes.
   void grow(const std::vector<std::uint64_t>& part_bytes);
   std::shared_ptr<void> map(const std::vector<std::uint64_t>& part_bytes);
 
-  // Of a buffer in this rank's own part of a region.
+  // The place of a buffer; absent if it is not in this rank's own part of a region.
   std::optional<Place> find(const void* data, std::size_t size_bytes);
-  // Another rank's buffer; nothing: this rank has no such region, or it ends before that.
+  // Another rank's buffer; null if this rank has no such region, or the region ends before it.
   std::byte* at(int rank, const Place& place, std::size_t size_bytes);
 
  private:

@@ -1,9 +1,9 @@
-// core. Frames from one rank to one other, in order, through a ring in shared memory.
+// core. Sends frames from one rank to another, in order, through a ring buffer in shared memory.
 //
-// Room:    a writer without room sets a flag; the reader that makes room then wakes it.
+// A writer without room sets a flag; the reader then wakes it when there is room.
 // Thread:  one at a time at each end.
-// Errors:  next throws BackendFailure (System) for a ring with nonsense in it: its lengths are
-//          another process's and never trusted.
+// Errors:  next throws BackendFailure (System) if the ring is invalid. Its lengths are written by
+//          another process and are always checked.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@ namespace drun::worker::shm {
 
 enum class FrameKind : std::uint32_t {
   Short,  // a whole message
-  Offer,  // of a message, whose data comes when it is asked for
-  Grant,  // to the sender of an offer: send
-  Data,   // of a message that was asked for
-  Taken,  // to the sender of an offer: its data was read where it is
+  Offer,  // announces a message, whose data is sent on request
+  Grant,  // to the sender of an offer: send the data
+  Data,   // part of a requested message
+  Taken,  // to the sender of an offer: its data was read from its memory
 };
 
 struct Frame {
   FrameKind kind = FrameKind::Short;
-  std::uint32_t tag = 0;      // of Short, Offer
-  std::uint64_t number = 0;   // of the message; of all but Short
-  std::uint64_t bytes = 0;    // that follow
-  std::uint64_t address = 0;  // of Offer: where the data is in the sender's memory
-  Signature signature = {};   // of Short, Offer
+  std::uint32_t tag = 0;      // for Short, Offer
+  std::uint64_t number = 0;   // of the message; not for Short
+  std::uint64_t bytes = 0;    // number of bytes that follow
+  std::uint64_t address = 0;  // for Offer: of the data in the sender's memory
+  Signature signature = {};   // for Short, Offer
 };
 
 constexpr std::size_t kMostFrameBytes = kRingBytes / 4 - sizeof(Frame);
@@ -38,7 +38,8 @@ class RingWriter {
   RingWriter(const Segment& segment, int from, int to)
       : ends_(&segment.ring_ends(from, to)), bytes_(segment.ring_bytes(from, to)) {}
 
-  // False: no room; the reader will wake this rank. Requires frame.bytes <= kMostFrameBytes.
+  // False if there is no room; the reader will then wake this rank. Requires frame.bytes <=
+  // kMostFrameBytes.
   bool push(const Frame& frame, const std::byte* payload);
   std::uint64_t settled_bytes() const { return ends_->settled.load(); }
 
@@ -49,7 +50,7 @@ class RingWriter {
   RingEnds* ends_;
   std::byte* bytes_;
   std::uint64_t written_ = 0;
-  std::uint64_t seen_read_ = 0;  // the reader's line is fetched only when it matters
+  std::uint64_t seen_read_ = 0;  // cached: the reader's cache line is read only if needed
 };
 
 class RingReader {
@@ -57,9 +58,10 @@ class RingReader {
   RingReader(const Segment& segment, int from, int to)
       : ends_(&segment.ring_ends(from, to)), bytes_(segment.ring_bytes(from, to)), from_(from) {}
 
-  // The oldest frame, which stays. Nothing: there is none.
+  // The oldest frame, which stays in the ring; absent: the ring is empty.
   std::optional<Frame> next() const;
-  // Its bytes to `to`, or nowhere; and it goes. True: the writer waits for room.
+  // Removes that frame and copies its bytes to `to`, unless null. True if the writer waits for
+  // room.
   bool take(const Frame& frame, std::byte* to);
   void settle(std::size_t bytes) { ends_->settled.fetch_add(bytes); }
 

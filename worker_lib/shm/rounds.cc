@@ -5,7 +5,7 @@
 namespace drun::worker::shm {
 namespace {
 
-// For a kilobyte with its stamp: as many as a core waits for at once.
+// 1 KiB and the stamp: as many cache lines as a core can request at once.
 constexpr std::size_t kClaimedLines = 17;
 
 }  // namespace
@@ -14,13 +14,13 @@ void Rounds::meet(Deadline deadline) {
   my_station().stamp.store(round_ + 1, std::memory_order_release);
   int rank = 0;
   while (rank < size() && has_come(rank)) ++rank;
-  // Not before a look at the others, which would wait until the stamp has left this core.
+  // Wake before checking the other stations: a check would wait until the stamp has left this core.
   wake_sleepers(segment_.round_bell(rank_));
   for (; rank < size(); ++rank) {
     if (!has_come(rank)) await(rank, deadline);
   }
   ++round_;
-  // All ranks have read it: fetch the lines again while the caller uses its data.
+  // All ranks have read this station: prefetch its lines while the caller uses the data.
   auto* const coming = reinterpret_cast<std::byte*>(&my_station());
   for (std::size_t line = 0; line < kClaimedLines; ++line) {
     detail::claim_line(coming + line * kLineBytes);
@@ -29,15 +29,16 @@ void Rounds::meet(Deadline deadline) {
 
 void Rounds::await(int rank, Deadline deadline) const {
   while (true) {
-    const std::uint32_t changes = alarm_.changes();
-    const bool is_raised = alarm_.is_raised();
-    // Checked last: a rank that has failed or ended may have got here before.
+    const std::uint32_t changes = abort_flag_.changes();
+    const bool is_raised = abort_flag_.is_raised();
+    // Checked last, because a rank that has failed or ended may have reached this round before.
     const std::vector<int> ranks = changes != 0 ? missing() : std::vector<int>{};
     if (has_come(rank)) return;
-    if (is_raised) alarm_.check();
-    alarm_.check_lost(ranks);
-    const bool is_in_time = wait_at(segment_.round_bell(rank), patience_, deadline,
-                                    [&] { return has_come(rank) || alarm_.changes() != changes; });
+    if (is_raised) abort_flag_.check();
+    abort_flag_.check_lost(ranks);
+    const bool is_in_time = wait_at(segment_.round_bell(rank), spin_, deadline, [&] {
+      return has_come(rank) || abort_flag_.changes() != changes;
+    });
     if (has_come(rank)) return;
     if (!is_in_time) return throw_timeout();
   }
@@ -53,7 +54,7 @@ std::vector<int> Rounds::missing() const {
 
 void Rounds::throw_timeout() const {
   const std::vector<int> ranks = missing();
-  if (ranks.empty()) return;  // all of them have, at the last moment
+  if (ranks.empty()) return;  // all have arrived at the last moment
   std::optional<int> peer;
   if (ranks.size() == 1) peer = ranks.front();
   throw BackendFailure(WorkerError::Kind::Timeout, peer,

@@ -1,16 +1,15 @@
-// core. The rounds of every collective. In a round each rank shows the others data at its station,
-// all ranks meet, and then each reads the stations of all.
+// core. The rounds of collectives. In a round, each rank publishes data in its station, all ranks
+// meet, and then each rank reads the stations of all.
 //
 //     put into mine()   meet   read of(rank)   put into mine()   meet ...
 //
-// Stations: each rank has two, for rounds in turn. It writes to one again two rounds later: by then
-//           all ranks have reached the round in between, so they have read it. One meeting per
-//           round is enough.
+// Stations: each rank has two, used in alternate rounds. It writes to one again two rounds later:
+//           by then all ranks have reached the round in between, so they have read it. One meeting
+//           per round is therefore enough.
 // Thread:   one at a time. Every rank meets equally often.
-// Errors:   meet throws BackendFailure: Timeout naming a rank that is missing, PeerLost for one
-// that
-//           has ended, or the alarm's reason. A round that all ranks have reached succeeds,
-//           whatever has happened since.
+// Errors:   meet throws BackendFailure: Timeout with a missing rank, PeerLost for one that has
+//           ended, or the abort flag's reason. A round that all ranks have reached succeeds, even
+//           if a failure has happened since.
 #pragma once
 
 #include <vector>
@@ -24,23 +23,23 @@ namespace drun::worker::shm {
 
 class Rounds {
  public:
-  Rounds(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm)
-      : segment_(segment), alarm_(alarm), rank_(rank), patience_(patience) {}
+  Rounds(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag)
+      : segment_(segment), abort_flag_(abort_flag), rank_(rank), spin_(spin) {}
 
   int rank() const { return rank_; }
   int size() const { return segment_.size(); }
 
-  // Of the coming round; kPayloadBytes of payload. The stamp is meet's.
+  // This rank's station in the next round, with kPayloadBytes of payload. meet() writes the stamp.
   std::byte* mine() const { return segment_.payload(rank_, round_); }
   Station& my_station() const { return segment_.station(rank_, round_); }
 
   void meet(Deadline deadline);
 
-  // Confirms that data read from other ranks' memory was valid, and not of a rank that has given up
-  // since; otherwise throws the alarm's reason.
-  void check_alarm() const { alarm_.check(); }
+  // Call after reading other ranks' memory: throws the abort flag's reason if a rank may have
+  // failed before the read, so that the data may be invalid.
+  void check_alarm() const { abort_flag_.check(); }
 
-  // Of the round that was met last; valid until the next meeting.
+  // Stations of the round of the last meeting; valid until the next one.
   const std::byte* of(int rank) const { return segment_.payload(rank, round_ - 1); }
   const Station& station_of(int rank) const { return segment_.station(rank, round_ - 1); }
 
@@ -53,9 +52,9 @@ class Rounds {
   void throw_timeout() const;
 
   Segment segment_;
-  AbortFlag& alarm_;
+  AbortFlag& abort_flag_;
   int rank_;
-  SpinPolicy patience_;
+  SpinPolicy spin_;
   std::uint32_t round_ = 0;
 };
 

@@ -1,11 +1,11 @@
-// core. What lies where in the memory that the ranks of a group share.
+// core. The layout of the memory that the ranks of a group share.
 //
-//     alarm | lost | bells: two a rank | homes | stations: two a rank | rings: one for each rank to
-//     each
+//     abort flag | lost | bells: two per rank | homes | stations: two per rank | rings: one per
+//     ordered pair of ranks
 //
-// Bytes:   all zero is how it begins. Only what is used is ever touched: 8 ranks have 25 MB of
-//          addresses, and a few pages while they only count.
-// Thread:  words are changed by all processes at once; what is said with each type orders the rest.
+// Memory:  initially zero. Pages are allocated on first use: 8 ranks have 25 MB of addresses, but
+//          use only a few pages for small operations.
+// Thread:  all processes change the words concurrently; the comment of each type defines the order.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ namespace drun::worker::shm {
 
 using Word = std::atomic<std::uint32_t>;
 using LongWord = std::atomic<std::uint64_t>;
-// Between processes there is no lock that the library could hide in an atomic.
+// Atomics between processes must be lock-free: a lock inside the library would not be shared.
 static_assert(Word::is_always_lock_free && LongWord::is_always_lock_free);
 static_assert(sizeof(Word) == 4 && sizeof(LongWord) == 8);
 
 constexpr std::size_t kLineBytes = 64;
 
-// See alarm.h.
+// See abort_flag.h.
 struct alignas(kLineBytes) AlarmWords {
-  Word changes;  // of all words of the alarm, ever
+  Word changes;  // number of changes so far
   Word reason;
 };
 
@@ -40,46 +40,46 @@ struct alignas(kLineBytes) WakeFlag {
   Word sleepers;
 };
 
-// Where a rank's own memory is found; see peer_memory.h.
+// Identifies a rank's process and memory; see peer_memory.h.
 struct alignas(kLineBytes) Home {
   LongWord token;    // written last
-  LongWord address;  // of the token, in that process
+  LongWord address;  // of the token in that process
   Word pid;
 };
 
-// The header of a station (rounds.h). The payload follows directly, so that a short one lies in the
-// same cache line and reaches the others with the stamp.
+// The header of a station (rounds.h). The payload follows directly, so that a short payload is in
+// the same cache line as the stamp and arrives with it.
 struct alignas(kLineBytes / 2) Station {
-  Word stamp;                // the round that this is for, plus one; written last
-  std::uint32_t region = 0;  // where the caller's buffer lies, if all could reach it; 0: nowhere
-  std::uint64_t offset = 0;  // in the region, of this rank's part
+  Word stamp;                // number of the round plus one; written last
+  std::uint32_t region = 0;  // region of the caller's buffer, if all ranks can access it; 0: none
+  std::uint64_t offset = 0;  // within this rank's part of the region
   Signature signature = {};
 };
 static_assert(sizeof(Station) == kLineBytes / 2);
 
-// Bytes from one rank to one other (ring.h); they come right after.
+// The header of a ring from one rank to another (ring.h). The bytes follow directly.
 struct RingEnds {
-  alignas(kLineBytes) LongWord written;  // by the sender, ever
-  Word wants_room;                       // the sender waits for some
-  alignas(kLineBytes) LongWord read;     // by the receiver, ever
-  LongWord settled;  // bytes of short messages that found their receiver, ever; messages.h
+  alignas(kLineBytes) LongWord written;  // bytes written by the sender so far
+  Word wants_room;                       // the sender is waiting for room
+  alignas(kLineBytes) LongWord read;     // bytes read by the receiver so far
+  LongWord settled;  // bytes of short messages matched with a recv so far; messages.h
 };
 static_assert(sizeof(RingEnds) == 2 * kLineBytes);
 
-// A power of two, as sizes of data often are: so their last turn is a full one.
+// A power of two, like most data sizes, so that the last turn is often a full one.
 constexpr std::size_t kPayloadBytes = 512 * 1024;
 constexpr std::size_t kStationBytes = kPayloadBytes + 4096;  // whole pages
 constexpr std::size_t kRingBytes = 256 * 1024;               // a power of two
 
-// Where a group of `size` ranks finds them: distances from the beginning.
+// The offsets of all parts for a group of `size` ranks.
 class Layout {
  public:
   explicit Layout(int size) : size_(static_cast<std::size_t>(size)) {}
 
   static constexpr std::size_t alarm() { return 0; }
-  // A word for each rank whose process has ended.
+  // One word per rank: whether its process has ended.
   static std::size_t lost(int rank) { return sizeof(AlarmWords) + at(rank) * sizeof(Word); }
-  // Rung for a rank when others reach a round, and for messages.
+  // One bell wakes the rank when other ranks reach a round, the other one for messages.
   std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(WakeFlag); }
   std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(WakeFlag); }
   std::size_t home(int rank) const { return homes() + at(rank) * sizeof(Home); }
@@ -111,24 +111,19 @@ class Layout {
   std::size_t size_;
 };
 
-}  // namespace drun::worker::shm
-
-// edge. Memory that has no name in any file system: processes get it by its descriptor, and it is
-// gone when the last of them is.
+// --- Memory without a name in any file system
 //
-// Errors:  throws BackendFailure (System).
-// Thread:  any.
+// Processes receive its descriptor, and it is freed with the last one. Errors: throws
+// BackendFailure (System).
 
-namespace drun::worker::shm {
-
-// All zero. It can grow but never shrink, so that no access to what was mapped can fail.
+// The memory is zero. It can grow but never shrink, so that no access to mapped memory can fail.
 UniqueFd create_memory(std::size_t size_bytes);
 void grow_memory(int fd, std::size_t size_bytes);
 
-// Owner:   a resource: unmapped when it goes.
+// A mapping, unmapped by the destructor.
 class Mapping {
  public:
-  // `size_bytes` from `offset` of fd, which may be closed then.
+  // Maps `size_bytes` from `offset` of fd. The caller can close fd afterwards.
   Mapping(int fd, std::size_t offset, std::size_t size_bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -142,13 +137,7 @@ class Mapping {
   std::size_t size_bytes_ = 0;
 };
 
-}  // namespace drun::worker::shm
-
-// core. The memory that the ranks of a group share, as its parts.
-//
-// Owner:   keeps the mapping alive; copies look at the same memory.   Thread: any.
-
-namespace drun::worker::shm {
+// --- The parts of a segment. Copies refer to the same memory and keep the mapping alive.
 
 class Segment {
  public:

@@ -17,13 +17,13 @@ namespace {
 class ShmBackend final : public Backend {
  public:
   explicit ShmBackend(Parts parts)
-      : patience_(spin_policy_for(parts.segment.size(), parts.cores)),
+      : spin_(spin_policy_for(parts.segment.size(), parts.cores)),
         lifelines_(std::move(parts.lifelines)),
-        alarm_(parts.segment, parts.rank),
+        abort_flag_(parts.segment, parts.rank),
         regions_(std::move(parts.regions), parts.rank),
         peers_(parts.segment, parts.rank, parts.reads_peers),
-        collectives_(parts.segment, parts.rank, patience_, alarm_, regions_, peers_),
-        messages_(parts.segment, parts.rank, patience_, alarm_, peers_) {}
+        collectives_(parts.segment, parts.rank, spin_, abort_flag_, regions_, peers_),
+        messages_(parts.segment, parts.rank, spin_, abort_flag_, peers_) {}
 
   std::string name() const override { return "shm"; }
 
@@ -40,11 +40,11 @@ class ShmBackend final : public Backend {
   }
 
   void run(const Call& call, const Turn& turn) override {
-    alarm_.check();
+    abort_flag_.check();
     collectives_.run(call, turn);
   }
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
-    alarm_.check();
+    abort_flag_.check();
     return collectives_.alloc(size_bytes, turn);
   }
 
@@ -56,14 +56,14 @@ class ShmBackend final : public Backend {
     return messages_.start_recv(data, from, tag);
   }
 
-  void tell_lost(int rank) noexcept override { alarm_.tell_lost(rank); }
-  void abort() noexcept override { alarm_.raise(); }
+  void tell_lost(int rank) noexcept override { abort_flag_.tell_lost(rank); }
+  void abort() noexcept override { abort_flag_.raise(); }
   std::vector<Lifeline> lifelines() const override { return lifelines_.lines; }
 
  private:
-  const SpinPolicy patience_;
+  const SpinPolicy spin_;
   const Lifelines lifelines_;
-  AbortFlag alarm_;
+  AbortFlag abort_flag_;
   Regions regions_;
   PeerMemory peers_;
   Collectives collectives_;

@@ -1,14 +1,14 @@
-// edge. The backend of ranks that are all on one node: shared memory.
+// edge. The backend for ranks on one node: shared memory.
 //
-// Buffers:  any. Those of alloc_shared longer than 16 KB are worked on where they are, if every
-//           rank's lies in its part of the same allocation and all parts have the same size.
-// Waiting:  a core is kept busy for microseconds, never longer; see wait.h.
-// Checks:   what the ranks call is compared at every call, with or without DRUN_DEBUG.
-// Messages: short ones (8 KB) are done when sent; longer ones are copied by their receiver from
-//           where they are, if the kernel allows it; see messages.h and peer_memory.h. So are two
-//           ranks' sums of 3 to 32 MB.
-// Lost:     rank 0 watches every process, the others watch rank 0's; all share their findings.
-// Leaves:   nothing behind, whatever dies when.
+// Buffers:  any. Buffers of alloc_shared longer than 16 KB are used in place if every rank's is in
+//           its part of the same allocation and all parts have the same size.
+// Waiting:  polls for microseconds only, then sleeps; see wait.h.
+// Checks:   the ranks compare every call, with or without DRUN_DEBUG.
+// Messages: short ones (8 KB) are done when sent. The receiver copies longer ones from the sender's
+//           memory if the kernel allows it; see messages.h and peer_memory.h. The same applies to
+//           reductions of 3 to 32 MB between two ranks.
+// Lost:     rank 0 watches all processes, the others watch rank 0; all share their findings.
+// Cleanup:  nothing is left behind, even if processes are killed.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ struct Parts {
   Segment segment;
   UniqueFd regions;
   Lifelines lifelines = {};
-  bool reads_peers = true;  // others' own memory, where that is allowed
-  CoreMask cores = {};      // that any of the ranks is bound to; empty: as this process
+  bool reads_peers = true;  // reads other ranks' memory where allowed
+  CoreMask cores = {};      // to which any rank is bound; empty: those of this process
 };
 std::unique_ptr<Backend> make_backend(Parts parts);
 Parts connect_parts(const BackendContext& context);

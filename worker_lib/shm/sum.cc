@@ -7,24 +7,24 @@ namespace drun::worker::shm {
 
 namespace {
 
-// Two ranks read as much of each other either way, and a short sum saves them a meeting; until the
-// caches overflow. More of them do the same work several times over. Measured.
+// With two ranks, the short form reads as much data as the long one and saves a meeting, until the
+// caches overflow. With more ranks, it repeats work. The limits are measured.
 bool is_short(std::size_t bytes, std::size_t ranks) {
   constexpr std::size_t kMostOfTwo = 128 * 1024;
   constexpr std::size_t kMostTogether = 64 * 1024;
   return bytes <= kMostOfTwo && (ranks == 2 || bytes * ranks <= kMostTogether);
 }
 
-// Reading another rank's memory takes work of the kernel for each page, and saves writing each byte
-// to a station. Shorter sums stay in the cores' caches on their way through stations, and longer
-// ones are as fast; four ranks that share two cores are slower this way. Measured.
+// Reading another rank's memory costs kernel work per page and saves writing each byte to a
+// station. Shorter data stays in the cores' caches on its way through stations, and longer data is
+// equally fast. Four ranks on two cores are slower with it. The limits are measured.
 bool is_read(std::size_t bytes, std::size_t ranks) {
   constexpr std::size_t kLeast = 3 * 1024 * 1024;
   constexpr std::size_t kMost = 32 * 1024 * 1024;
   return bytes >= kLeast && bytes <= kMost && ranks == 2;
 }
 
-// Of one rank's numbers, at a time.
+// Read from one rank at a time.
 constexpr std::size_t kReadBytes = 128 * 1024;
 
 }  // namespace
@@ -50,7 +50,7 @@ Sum::Span Sum::turn_span(std::size_t turn) const {
   return {.begin = begin, .bytes = std::min(kPayloadBytes, bytes_ - begin)};
 }
 
-// In whole cache lines, which no two ranks write to then.
+// Shares are whole cache lines, so that no two ranks write to the same line.
 Sum::Span Sum::share_of(std::size_t rank, std::size_t bytes) const {
   const std::size_t most = (bytes / ranks_ / kLineBytes + 1) * kLineBytes;
   const std::size_t begin = std::min(bytes, rank * most);
@@ -64,7 +64,7 @@ void Sum::put(std::size_t turn) {
     std::memcpy(rounds_.mine(), from, now.bytes);
     return;
   }
-  // Its own share a rank reads where it is.
+  // A rank reads its own share in place.
   const Span own = share_of(own_, now.bytes);
   const std::size_t own_end = own.begin + own.bytes;
   std::memcpy(rounds_.mine(), from, own.begin);
@@ -128,7 +128,7 @@ bool Sum::read(std::size_t step, const PeerBuffers& peers) {
   return step == 0 ? read_share(peers) : read_results(peers);
 }
 
-// The station, which no rank reads now, has room for all that is read at a time.
+// Uses this rank's station as the buffer for reads, because no rank reads it now.
 bool Sum::read_share(const PeerBuffers& peers) {
   const std::size_t most = std::min(kReadBytes, kPayloadBytes / ranks_ / kLineBytes * kLineBytes);
   const Span share = share_of(own_, bytes_);

@@ -1,11 +1,12 @@
 // core. all_reduce and reduce.
 //
-// Short:   every rank puts all of it; the ranks that need the result reduce all. One meeting.
-// Long:    each rank reduces its share of a stationful, from what the others have put, and puts the
-//          result; a second meeting, and the ranks that need it copy the shares together.
-// Direct:  each rank reduces its share from all buffers into all of them.
-// Read:    each rank reads the others' part of its share, a block at a time, and reduces it; then
-//          the others' shares.
+// Short:   every rank puts its whole input; the ranks that need the result reduce all inputs. One
+//          meeting.
+// Long:    per turn, each rank reduces its share from the data that the others have put, and puts
+//          the result. After a second meeting, the ranks that need the result copy all shares.
+// Direct:  each rank reduces its share from all buffers into all buffers.
+// Read:    each rank reads the others' data of its share, a block at a time, and reduces it; then
+//          it reads the others' shares.
 #pragma once
 
 #include "worker_lib/shm/algorithm.h"
@@ -15,7 +16,7 @@ namespace drun::worker::shm {
 
 class Sum final : public Algorithm {
  public:
-  // The deadline of the second meeting.
+  // `deadline`: for the second meeting.
   Sum(Rounds& rounds, const Call& call, Deadline deadline);
 
   std::size_t turns() const override;
@@ -26,7 +27,7 @@ class Sum final : public Algorithm {
   bool read(std::size_t step, const PeerBuffers& peers) override;
 
  private:
-  // Bytes of a whole, or of this turn's part of it.
+  // A range of bytes, in the whole buffer or in this turn's part.
   struct Span {
     std::size_t begin = 0;
     std::size_t bytes = 0;
@@ -48,7 +49,7 @@ class Sum final : public Algorithm {
   const Deadline deadline_;
   const Reduction reduction_;
   const std::byte* input_;
-  std::byte* output_;  // null: another rank's
+  std::byte* output_;  // null: this rank does not get the result
   Sources sources_;
 };
 

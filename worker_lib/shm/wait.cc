@@ -12,12 +12,12 @@
 namespace drun::worker::shm {
 namespace {
 
-// Some two microseconds, what the others need for a short operation. Where another program has one
-// of the cores two ranks share the other, and each look delays what is waited for: measured, 400
-// made every operation three times as slow then.
+// About 2 us, the time that other ranks need for a short operation. If another program uses one of
+// two cores, two ranks share the other, and polling delays the awaited rank: with 400 polls, every
+// operation took three times as long (measured).
 constexpr int kLooks = 30;
 
-// A steady-clock point is one of CLOCK_MONOTONIC, which is what the futex goes by.
+// steady_clock is CLOCK_MONOTONIC, which the futex uses.
 timespec to_timespec(Deadline deadline) {
   const auto since = deadline.time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since);
@@ -46,9 +46,9 @@ void ring(WakeFlag& bell) noexcept {
 }
 
 SpinPolicy spin_policy_for(int ranks, const CoreMask& cores) {
-  SpinPolicy patience;
-  if (ranks <= usable_cores(cores)) patience.looks = kLooks;
-  return patience;
+  SpinPolicy spin;
+  if (ranks <= usable_cores(cores)) spin.looks = kLooks;
+  return spin;
 }
 
 bool detail::Sleeper::sleep(std::uint32_t rings, Deadline deadline) const {

@@ -1,12 +1,11 @@
-// edge. Waiting for another process: first polls as long as a core can be spared, then yields, then
-// sleeps on a bell (a futex).
+// edge. Waits for another process: polls while a core is available, then yields, then sleeps on a
+// bell (a futex).
 //
-// WakeFlag:    a waiting thread sleeps on it; a thread that changes the awaited state rings it. No
-// ring
-//          is missed: one side makes the change, then checks for sleepers; the other registers as a
-//          sleeper, then checks the state again. The check for sleepers is a write, too: either it
-//          follows the registration and finds it, or the sleeper finds the change.
-// Thread:  any, and any process.
+// A waiting thread sleeps on the bell, and a thread that changes the awaited state rings it. No
+// ring is lost: one side makes the change and then checks for sleepers; the other registers as a
+// sleeper and then checks the state again. The check for sleepers is an atomic write too: either it
+// follows the registration and sees it, or the sleeper sees the change.
+// Thread:  any, in any process.
 #pragma once
 
 #include <sched.h>
@@ -17,18 +16,18 @@
 
 namespace drun::worker::shm {
 
-// After a change of what is waited for, in any order: wakes who sleeps.
+// Wakes sleeping threads. Call after a change of the awaited state.
 void wake_sleepers(WakeFlag& bell) noexcept;
-// The ring is itself the change that is waited for.
+// Rings the bell and wakes sleeping threads. For waits whose awaited change is the ring itself.
 void ring(WakeFlag& bell) noexcept;
 
-// How long a rank looks before it sleeps.
+// How long a rank polls before it sleeps.
 struct SpinPolicy {
-  int looks = 0;     // without giving the core away
-  int yields = 100;  // yielding the core; a sleep costs ten times as much
+  int looks = 0;     // polls that keep the core
+  int yields = 100;  // polls that yield the core; a sleep costs ten times as much
 };
-// For `ranks` ranks that may all wait at the same time, bound to `cores` altogether: they look for
-// as long as there is a core for each.
+// The policy for `ranks` ranks that may all wait at the same time and are bound to `cores`
+// together. They poll only if there is a core for each.
 SpinPolicy spin_policy_for(int ranks, const CoreMask& cores);
 
 namespace detail {
@@ -40,7 +39,7 @@ inline void relax() {
 #endif
 }
 
-// The cache line is about to be written here: asks for it now, while there is other work to do.
+// Prefetches a cache line that is about to be written.
 inline void claim_line(void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(line)));
@@ -55,7 +54,8 @@ class Sleeper {
   ~Sleeper() { bell_.sleepers.fetch_sub(1); }
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
-  // Until the bell has rung since `rings` was read, or for no reason; false: past the deadline.
+  // Sleeps until the bell has rung since `rings` was read; can also return spuriously. False if the
+  // deadline has passed.
   bool sleep(std::uint32_t rings, Deadline deadline) const;
 
  private:
@@ -63,18 +63,18 @@ class Sleeper {
 };
 }  // namespace detail
 
-// Waits until is_done(); false: the deadline passed first. is_done is called often, and reads the
-// state in sequentially consistent order.
+// Waits until is_done(). False if the deadline passes first. is_done is called often, and must read
+// the state with sequential consistency.
 template <typename Question>
-bool wait_at(WakeFlag& bell, SpinPolicy patience, Deadline deadline, Question&& is_done) {
-  for (int i = 0; i < patience.looks; ++i) {
-    // A pause lasts as long as two ranks take to hear of each other.
+bool wait_at(WakeFlag& bell, SpinPolicy spin, Deadline deadline, Question&& is_done) {
+  for (int i = 0; i < spin.looks; ++i) {
+    // A pause takes about as long as one message between two ranks.
     for (int eager = 0; eager < 8; ++eager) {
       if (is_done()) return true;
     }
     detail::relax();
   }
-  for (int i = 0; i < patience.yields; ++i) {
+  for (int i = 0; i < spin.yields; ++i) {
     if (is_done()) return true;
     sched_yield();
   }

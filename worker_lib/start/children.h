@@ -1,7 +1,7 @@
-// edge. Processes forked from this program: started, watched and stopped together.
+// edge. Child processes forked from this program, which are started, watched and stopped together.
 //
-// Owner:   kills and reaps whatever is left when it goes.
-// Thread:  the one that made it; the kernel kills the children when that thread ends.
+// The destructor kills and reaps all remaining children.
+// Thread:  the thread that created it; the kernel kills the children when that thread ends.
 // Errors:  WorkerError (System).
 #pragma once
 
@@ -16,11 +16,11 @@
 
 namespace drun::worker {
 
-// How one ended.
+// The end of one child.
 struct ChildEnd {
   std::optional<int> exit_code = std::nullopt;
   std::optional<int> signal = std::nullopt;
-  std::string words = "";  // what it said with its last breath
+  std::string words = "";  // its final message (Children::Say); empty: none
 
   bool is_failure() const { return exit_code != 0; }
 };
@@ -32,21 +32,21 @@ class Children {
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
-  // `body` runs in the child, and gives its exit code; its last words go to `say`, up to 4 KiB.
-  // Must not throw.
+  // Starts a child that runs `body` and exits with its result. `body` must not throw. It can call
+  // `say` once to pass a final message of up to 4 KiB to the parent.
   using Say = std::function<void(const std::string& words)>;
   void start(const std::function<int(const Say& say)>& body);
 
-  // Until one or more have ended that had not before; which. Empty: `deadline` passed, or none is
-  // left.
+  // Waits until at least one more child has ended, and returns the indexes of those. Empty if the
+  // deadline has passed or no child is left.
   using Deadline = std::chrono::steady_clock::time_point;
   std::vector<std::size_t> wait_any(std::optional<Deadline> deadline);
-  // Of one that has ended, in the order of start.
+  // The end of a child that has ended. Children are numbered in the order of start.
   const ChildEnd& end_of(std::size_t child) const { return *children_[child].end; }
   std::size_t size() const { return children_.size(); }
   bool has_ended(std::size_t child) const { return children_[child].end.has_value(); }
 
-  // To all that have not ended.
+  // Sends a signal to all running children.
   void signal_all(int number);
   bool is_any_left() const;
 

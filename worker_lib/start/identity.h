@@ -26,12 +26,11 @@
 
 #include "rendezvous/job/world.h"
 
-// core. The identity of this process by the variables of one engine, complete or in part.
-//
-// Owner:   values; copy freely.   Thread: any.   Never throws.
-// Source:  mpirun(1), the proxies of Hydra (PMI_*, MPI_LOCAL*), srun(1).
-
 namespace drun::worker {
+
+// --- The identity according to one engine's variables, complete or in part
+//
+// Source: mpirun(1), the proxies of Hydra (PMI_*, MPI_LOCAL*), srun(1).
 
 struct Numbers {
   std::optional<int> rank = std::nullopt;
@@ -64,9 +63,7 @@ bool is_outside_slurm_step(const Lookup& environment);
 // The entry of node `at` in a list like "2(x3),1". Absent: no such list, or no such entry.
 std::optional<int> entry_of_counts(std::string_view list, int at);
 
-}  // namespace drun::worker
-
-namespace drun::worker {
+// --- The identity of this process
 
 constexpr std::uint16_t kFirstDerivedPort = 61440;
 constexpr std::uint16_t kDerivedPorts = 4096;

@@ -14,12 +14,11 @@
 #include "rendezvous/net/endpoint.h"
 #include "worker_lib/start/identity.h"
 
-// core. What InitOptions::init_method says.
-//
-// Owner:   a value.   Thread: any.
-// Errors:  Usage, with the whole method, the part that is wrong and what would be right.
-
 namespace drun::worker {
+
+// --- InitOptions::init_method
+//
+// Errors: Usage, with the whole method, the invalid part and a valid alternative.
 
 // At most one of the two; neither: env://.
 struct InitMethod {
@@ -33,9 +32,7 @@ struct InitMethod {
 
 Result<InitMethod> parse_init_method(std::string_view method);
 
-}  // namespace drun::worker
-
-namespace drun::worker {
+// --- The plan
 
 struct InitPlan {
   // master_addr and master_port: the store's, of env:// and tcp://; of file:// and a store of the

@@ -1,4 +1,4 @@
-// edge. What this process's environment says of the agent that started it.
+// Reads from the environment whether an agent started this process.
 #include <charconv>
 #include <cstdlib>
 #include <string_view>

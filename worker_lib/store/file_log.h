@@ -7,8 +7,7 @@
 // Numbers have this machine's byte order. Bytes beyond the counted ones belong to an incomplete
 // record of a writer that died, and are overwritten.
 // Errors:  WorkerError: Timeout for the lock; Store for a file that is not of this kind, is damaged
-// or
-//          full; System.
+//          or full; System.
 #pragma once
 
 #include <chrono>
@@ -25,15 +24,15 @@ class FileLog {
   using Deadline = std::chrono::steady_clock::time_point;
   using OnRecord = std::function<void(std::string key, std::string value)>;
 
-  // Creates the file, empty, if there is none.
+  // Creates an empty file if there is none.
   explicit FileLog(std::string path);
 
-  // The only one to have it, among all processes and threads, until release. Records that came
-  // since the last time go to `on_record`, in order.
+  // Locks the file against all other processes and threads until release(). Passes new records to
+  // `on_record`, in order.
   void acquire(Deadline deadline, const OnRecord& on_record);
   void release() noexcept;
 
-  // The next two: between acquire and release.
+  // Call the next two between acquire and release.
   void append(const std::string& key, const std::string& value);
   void remove_file() noexcept;
 
@@ -50,7 +49,7 @@ class FileLog {
 
   std::string path_;
   UniqueFd fd_;
-  std::uint64_t end_ = 0;  // up to where the records have been read
+  std::uint64_t end_ = 0;  // end of the records that have been read
 };
 
 }  // namespace drun::worker

@@ -1,8 +1,8 @@
-// edge. The connections of one rank and the messages on them (frames.h): what TcpMesh is made of.
+// edge. The connections of one rank and the messages on them (frames.h). Implements TcpMesh.
 //
 // Locks:   one mutex protects everything. A thread that waits for a message handles the events of
 //          all messages. Other waiting threads sleep on a condition variable meanwhile.
-// Owner:   keeps pointers to Sends and Receives from start() until they are done or given up.
+// Owner:   keeps pointers to Sends and Receives from start() until they are done or abandoned.
 // Thread:  any.   Errors: throws BackendFailure.
 #pragma once
 
@@ -52,11 +52,11 @@ class Engine {
   struct Incoming {
     UniqueFd fd{};
     std::uint32_t id = 0;
-    int from = -1;  // not known yet
+    int from = -1;  // -1: not known yet
     HelloBytes head{};
     std::size_t head_bytes = 0;  // of the hello, or of a frame's head
     std::size_t left_bytes = 0;  // of a payload
-    // Where it goes; neither: nowhere.
+    // The destination of the payload; if both are null, it is dropped.
     Receive* receive = nullptr;
     std::shared_ptr<Arrival> arrival{};
   };
@@ -64,11 +64,11 @@ class Engine {
     std::optional<Place> place{};
     Outbox out{};
     bool waits_to_write = false;
-    std::size_t ahead_bytes = 0;       // of its window
-    std::size_t uncredited_bytes = 0;  // that it may have back
-    std::size_t held_bytes = 0;        // of the window of this rank: sent, and not received yet
-    bool has_called = false;           // it has a connection to this rank, or has had one
-    bool is_over = false;              // nothing more comes from it
+    std::size_t ahead_bytes = 0;       // of its window that are in use
+    std::size_t uncredited_bytes = 0;  // not yet returned as credit
+    std::size_t held_bytes = 0;        // of this rank's window: sent, not received yet
+    bool has_called = false;           // it has, or had, a connection to this rank
+    bool is_over = false;              // it sends nothing more
     bool is_told_lost = false;
     std::optional<Deadline> over_at{};
     std::string why{};

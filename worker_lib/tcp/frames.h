@@ -1,23 +1,21 @@
-// core. The bytes between two ranks of the tcp transport.
+// core. The protocol between two ranks of the tcp transport.
 //
 // Connections:  each carries bytes in one direction only. A rank opens one to another rank when it
-//               first has something for it, or waits for something from it: a connection that ends
-//               says that the process has.
-// Begin:        a Hello of kHelloBytes, with the key of the rank that is called, which it has
-//               published in the store, and where the caller is reached itself. A caller without
-//               the key is hung up on.
-// Then frames:  a head of kHeadBytes, and its payload. Numbers are little-endian, whatever the
-//               processor.
+//               first sends something to it or waits for something from it: the end of a connection
+//               shows that the process has ended.
+// Begin:        a Hello of kHelloBytes, with the key of the called rank, which that rank has
+//               published in the store, and the caller's own address. Callers without the key are
+//               disconnected.
+// Then frames:  a head of kHeadBytes and the payload. Numbers are little-endian.
 //
 //   Eager   slot, size; payload   a message of at most kEagerBytes
-//   Ask     slot, size, number    a larger one, or one beyond the window: may it be sent?
-//   Grant   number                the answer, when a receiver is there, to the rank that asked
-//   Data    number, size; payload a part of it, in order, at most kPartBytes
-//   Credit  size                  the receiver has taken this much of the window
+//   Ask     slot, size, number    announces a larger message, or one beyond the window
+//   Grant   number                the answer to Ask when a receiver is waiting
+//   Data    number, size; payload a part of a granted message, in order, at most kPartBytes
+//   Credit  size                  the receiver has freed this much of the window
 //
-// Window:       Eager messages that no receiver has taken yet occupy memory there: at most
-//               kWindowBytes for each sender, their heads included.
-// Owner:        values.   Thread: any.
+// Window:       Eager messages without a receiver occupy memory of the receiving rank: at most
+//               kWindowBytes per sender, including heads.
 #pragma once
 
 #include <array>
@@ -46,7 +44,7 @@ using HelloBytes = std::array<char, kHelloBytes>;
 using Head = std::array<char, kHeadBytes>;
 using Key = std::array<char, 16>;
 
-// Where a rank is reached, and the key to it.
+// The address of a rank, and the key for connecting to it.
 struct Place {
   std::string address{};  // numeric, at most kMostAddressBytes
   std::uint16_t port = 0;
@@ -55,10 +53,10 @@ struct Place {
 };
 
 struct Hello {
-  Key key{};               // of the rank that is called
+  Key key{};               // of the called rank
   std::uint32_t rank = 0;  // the caller
   std::uint32_t size = 0;  // of the group
-  Place place{};           // the caller's own
+  Place place{};           // of the caller
   bool operator==(const Hello&) const = default;
 };
 
@@ -71,16 +69,16 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
-// What an Eager message of that size takes of the window.
+// The window bytes used by an Eager message of that size.
 inline std::size_t window_cost(std::size_t size_bytes) { return size_bytes + 2 * kHeadBytes; }
 
 // Requires an address of at most kMostAddressBytes.
 HelloBytes encode(const Hello& hello);
 Head encode(const Frame& frame);
 
-// Nothing: not a hello of this version. Requires kHelloBytes bytes.
+// Absent if it is not a Hello of this version. Requires kHelloBytes bytes.
 std::optional<Hello> decode_hello(std::string_view bytes);
-// Nothing: invalid in any state. Requires kHeadBytes bytes.
+// Absent if it is invalid in any state. Requires kHeadBytes bytes.
 std::optional<Frame> decode_frame(std::string_view head);
 
 }  // namespace drun::worker::tcp

@@ -1,7 +1,8 @@
-// core. Which message meets which receive: those of one sender and slot in order; a receive from
-// any rank meets the first message of its slot that has arrived or arrives.
+// core. Matches messages with receives. A slot is a 64-bit number that identifies messages
+// (worker_lib/mesh/slots.h). Messages of one sender and slot are matched in order. A receive from
+// any rank gets the first message of its slot that has arrived or arrives.
 //
-// Owner:   keeps pointers to the receives that wait; withdraw() before one goes.
+// Owner:   keeps pointers to waiting receives; call withdraw() before destroying one.
 // Thread:  one at a time.
 #pragma once
 
@@ -16,48 +17,49 @@
 
 namespace drun::worker::tcp {
 
-// A receive that has been started.
+// A started receive.
 struct Receive {
   std::optional<int> from{};  // absent: from any
   std::uint64_t slot = 0;
   char* data = nullptr;
   std::size_t room_bytes = 0;
 
-  std::uint64_t order = 0;  // when it was started
-  // Once a message has met it:
+  std::uint64_t order = 0;  // increases with each receive and message
+  // Set once it is matched with a message:
   std::optional<int> sender{};
   std::size_t size_bytes = 0;
   std::size_t got_bytes = 0;
   bool is_done = false;
-  std::string misfit{};  // why it cannot take that message; empty: it can
+  std::string misfit{};  // why the message does not fit; empty: it fits
 };
 
-// A message that came before its receive.
+// A message that arrived before its receive.
 struct Arrival {
   int from = 0;
   std::uint64_t slot = 0;
   std::size_t size_bytes = 0;
-  std::optional<std::uint64_t> number{};  // it is only announced: Ask
+  std::optional<std::uint64_t>
+      number{};  // set: only announced, and its data must be requested (Ask)
   std::vector<char> data{};
   std::size_t got_bytes = 0;
   std::uint64_t order = 0;
-  Receive* receive = nullptr;  // has met it meanwhile, and gets it when all of it is here
+  Receive* receive = nullptr;  // matched since then; gets the message when all of it has arrived
 };
 
 class Matcher {
  public:
-  // The message that waits for it; null: none does, and the receive waits.
+  // Returns the message that is waiting for this receive; null: none, and the receive now waits.
   std::shared_ptr<Arrival> post(Receive& receive);
-  // The receive that waits for such a message; null: none does.
+  // Removes and returns the receive that is waiting for this message; null: none.
   Receive* meet(int from, std::uint64_t slot);
-  // False: too many of that rank wait already.
+  // Keeps a message until its receive is posted. False if too many of that rank are waiting.
   bool keep(const std::shared_ptr<Arrival>& arrival);
   void withdraw(const Receive& receive);
 
  private:
   struct Place {
     std::uint64_t slot = 0;
-    int from = 0;  // kAny: of receives from any
+    int from = 0;  // kAny: receives from any rank
     bool operator==(const Place&) const = default;
   };
   struct PlaceHash {

@@ -19,16 +19,16 @@
 
 namespace drun::worker::tcp {
 
-// A send that has been started.
+// A started send.
 struct Send {
   int to = 0;
   std::uint64_t slot = 0;
   const char* data = nullptr;
   std::size_t size_bytes = 0;
-  std::uint64_t number = 0;  // of one that was asked for
+  std::uint64_t number = 0;  // of an announced message
   bool is_asked = false;
-  std::size_t queued_bytes = 0;  // of one that was granted
-  bool is_done = false;          // the system has all of it
+  std::size_t queued_bytes = 0;  // of a granted message
+  bool is_done = false;          // the kernel has all of it
 };
 
 class Outbox {
@@ -48,24 +48,25 @@ class Outbox {
 
   void push_eager(Send& send);
   void push_ask(Send& send);
-  void push_part(Send& send);  // of one that is granted; the others follow by themselves
+  void push_part(
+      Send& send);  // the first part of a granted message; further parts follow automatically
   void push_first(const Frame& frame);
 
-  // As much as the system takes. Returns why the connection has ended; nothing: it has not.
+  // Writes as much as the kernel accepts. If the connection has ended, returns the reason.
   std::optional<std::string> flush();
 
-  // False: part of it has left, so that the connection is of no more use.
+  // Removes a send. False if a part of a frame has been sent, so that the connection is unusable.
   bool take_back(const Send& send);
 
  private:
-  // A head, and part of a send's memory.
+  // A head and a part of a send's memory.
   struct Outgoing {
     HelloBytes head{};
     std::size_t head_bytes = kHeadBytes;
     const char* data = nullptr;
     std::size_t size_bytes = 0;
-    std::size_t done_bytes = 0;  // of both
-    Send* send = nullptr;        // owner of the payload
+    std::size_t done_bytes = 0;  // of head and payload
+    Send* send = nullptr;        // owns the payload
 
     std::size_t total_bytes() const { return head_bytes + size_bytes; }
   };

@@ -1,8 +1,9 @@
-// core. What moves data between the ranks of one group, and how a new one comes in.
+// core. The interface of backends, which move data between the ranks of a group, and their
+// registry.
 //
-// A ProcessGroup checks arguments, keeps the order of calls, their deadlines and the first failure;
-// a backend only moves bytes. drun brings gloo, shm, nccl and mpi. Another one is a class derived
-// from Backend and a line before init_process_group():
+// A ProcessGroup checks arguments, orders calls, and handles deadlines and the first failure; a
+// backend only moves bytes. drun includes gloo, shm, nccl and mpi. To add another one, derive a
+// class from Backend and register it before init_process_group():
 //
 //     drun::register_backend("mine", [](const drun::BackendContext& context) {
 //       return std::make_unique<MyBackend>(context);
@@ -31,7 +32,8 @@ namespace drun {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// The collectives. Ranks are numbered within the group.
+// The collectives. rendezvous/base/pulse_page.h mirrors this list (kPulseKinds): keep the order,
+// and add new operations there too.
 enum class Operation : std::uint8_t {
   Barrier,
   Broadcast,
@@ -45,26 +47,33 @@ enum class Operation : std::uint8_t {
 };
 std::string_view to_string(Operation operation);  // "all_reduce"
 
-// One collective as one rank calls it.
-// Shape:  Broadcast, AllReduce: output = input, `count` elements, in place.
-//         Reduce: input `count` elements on every rank; output the same many on the root, null
-//         elsewhere; output may be input.
-//         Gather, AllGather: input `count` elements; output, on the root or on all, each rank's in
-//         rank order. Scatter: the reverse; input only on the root.
-//         ReduceScatter: input as many for every rank, in rank order; output `count`, this rank's.
-//         AllToAll: input and output `count` for every rank.
-//         With counts_in or counts_out (as many entries as ranks) the parts are of those sizes
-//         instead: counts_out for Gather (root), AllGather and AllToAll; counts_in for Scatter
-//         (root), ReduceScatter (all of them: every rank's part) and AllToAll. `count` is this
-//         rank's own part then (of AllToAll: unused). is_uneven is set on every rank, also where
-//         there are no counts.
-//         Input and output do not overlap unless they are equal; equal only where said above.
-// Owner:  pointers are valid until the operation is done.
+// The arguments of one collective on one rank. Sizes are in elements; n is the number of ranks, and
+// parts of several ranks are in rank order.
+//
+//   operation      input                   output                  counts
+//   Barrier        -                       -                       -
+//   Broadcast      count                   = input                 -
+//   AllReduce      count                   = input                 -
+//   Reduce         count                   root: count             -
+//   Gather         count                   root: n * count         root: counts_out
+//   AllGather      count                   n * count               counts_out
+//   Scatter        root: n * count         count                   root: counts_in
+//   ReduceScatter  n * count               count                   counts_in
+//   AllToAll       n * count               n * count               counts_in and counts_out
+//
+// "root:" means null on other ranks. "= input" means that the operation works in place. Buffers do
+// not overlap otherwise, except that the output of Reduce may be its input.
+//
+// If is_uneven, which is the same on all ranks, the parts have different sizes: counts has one
+// entry per rank, with the sizes of the n parts, and `count` is the size of this rank's own part
+// (unused for AllToAll). For ReduceScatter, every rank has all counts.
+//
+// The pointers are valid until the operation is done.
 struct Call {
   Operation operation = Operation::Barrier;
   DataType type = DataType::U8;
-  ReduceOp op = ReduceOp::Sum;  // of AllReduce, Reduce, ReduceScatter
-  int root = 0;                 // of Broadcast, Reduce, Gather, Scatter
+  ReduceOp op = ReduceOp::Sum;  // for AllReduce, Reduce, ReduceScatter
+  int root = 0;                 // for Broadcast, Reduce, Gather, Scatter
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;
@@ -72,16 +81,16 @@ struct Call {
   const std::size_t* counts_out = nullptr;
   bool is_uneven = false;
   std::optional<int> gpu = std::nullopt;
-  void* stream = nullptr;  // CUDA: after whose work so far this is done; null: the default one's
+  void* stream = nullptr;  // CUDA: the operation follows earlier work on it; null: default stream
 };
 
-// Which collective of the group this is, and until when it may take.
+// The number of a collective, and its deadline.
 struct Turn {
-  std::uint32_t sequence = 0;  // the same on all ranks; different for each collective, from 1
+  std::uint32_t sequence = 0;  // from 1; the same on all ranks, different for each collective
   Deadline deadline{};
 };
 
-// Thrown by backends; the group makes a WorkerError of it that names rank and operation.
+// Thrown by backends. The group converts it to a WorkerError with rank and operation.
 struct BackendFailure : std::runtime_error {
   BackendFailure(WorkerError::Kind what_kind, std::optional<int> which_peer,
                  const std::string& message, bool peer_has_ended = false)
@@ -91,87 +100,88 @@ struct BackendFailure : std::runtime_error {
         has_peer_ended(peer_has_ended) {}
   WorkerError::Kind kind;
   std::optional<int> peer;
-  // Of PeerLost: tell_lost has named the peer. Otherwise the group finds out whether its process
-  // has ended.
+  // For PeerLost: tell_lost has named the peer. If false, the group determines whether the peer's
+  // process has ended.
   bool has_peer_ended;
 };
 
-// A message that has been started.
-// Thread: any, one at a time.   Owner: the group; destroyed after finish has returned or thrown.
+// A started message. Owned by the group, which destroys it after finish has returned or thrown.
+// Thread: any, one at a time.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // Blocks until the message is delivered, or received; returns the other rank.
+  // Blocks until the message is delivered or received. Returns the other rank.
   virtual int finish(Deadline deadline) = 0;
-  // Whether finish would return or throw at once; once true, it stays true. For messages that make
-  // progress whenever this rank waits for or polls any message of the group: their finish may be
-  // called late. nullopt: this message makes progress only in its own finish, which the waiting
-  // thread calls, or a thread of the group soon does.
+  // Whether finish would return or throw at once; once true, it stays true. Return a value if the
+  // message makes progress whenever this rank waits for or polls any message of the group; finish
+  // may then be called late. Return nullopt if it makes progress only in its own finish, which is
+  // then called soon, by the waiting thread or a thread of the group.
   virtual std::optional<bool> is_done() { return std::nullopt; }
 };
 
 // A descriptor that becomes readable (or hangs up) when that rank's process ends.
 struct Lifeline {
-  int fd = -1;  // the backend's; not read from
+  int fd = -1;  // owned by the backend; never read
   int rank = 0;
 };
 
-// Blocks:  run, split and Transfer::finish, until done, failed, aborted or past the deadline.
+// Blocks:  run, split and Transfer::finish block until done, failed, aborted or past the deadline.
 // Thread:  run, start and split: one at a time, in the same order on every rank, from different
-//          threads. The rest: any, at any time.
-// Errors:  throws BackendFailure. After one, or after abort, nothing else needs to work. Of kind
-//          Broken: another operation of this rank failed at the same moment, and will say why.
-// Owner:   the group; destroyed when no operation is running.
+// threads. Other functions: any, at any time.
+// Errors:  throws BackendFailure. After a failure or abort(), no other function needs to work. The
+//          kind Broken means that another operation of this rank failed at the same time and
+//          reports the cause.
+// Owner:   the group, which destroys it when no operation is running.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string name() const = 0;  // "gloo"
 
-  // Why this backend cannot do such a call (by its operation, type, op and memory; the same answer
-  // on every rank); empty: it can.
+  // Why this backend does not support a call; empty if it does. Depends only on operation, type, op
+  // and memory, so that every rank gets the same answer.
   virtual std::string refusal(const Call& call) const = 0;
   virtual void run(const Call& call, const Turn& turn) = 0;
 
-  // For collectives that make progress without the CPU once they are started, as on a GPU: whether
-  // this call does, and a function that starts it on the caller's thread. The Transfers of a group
-  // are finished in the order in which they were started. Otherwise a thread of the group calls
-  // run.
+  // Collectives that make progress without the CPU once started, such as on a GPU: starts() returns
+  // whether this call does, and start() starts it on the caller's thread. The Transfers of a group
+  // are finished in the order in which they were started. For other calls, a thread of the group
+  // calls run.
   virtual bool starts(const Call& call) const { return static_cast<void>(call), false; }
   virtual std::unique_ptr<Transfer> start(const Call& call, const Turn& turn);
 
-  // Messages. Started in the caller's order; those of one pair of ranks with the same tag arrive in
-  // that order. `from` absent: from any rank. Throws Mismatch, on the receiver, if type or
-  // count differ. The default: Unsupported.
+  // Messages, started in the caller's order. Messages between the same two ranks with the same tag
+  // arrive in that order. `from` absent: from any rank. Throws Mismatch on the receiver if type or
+  // count differ. By default: Unsupported.
   virtual std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                                int tag);
-  // As refusal.
+  // Like refusal, for a message.
   virtual std::string message_refusal(const ConstElements& data, bool is_from_anyone,
                                       int tag) const;
 
-  // For groups made of this one: whether ranks of it can share what it is connected with, the same
-  // answer on every rank; then every rank calls split, also those that are not among `ranks`. What
-  // it returns comes with the new group's BackendContext.
+  // For subgroups: whether a subgroup can share resources of this backend; every rank gets the same
+  // answer. If so, every rank calls split, including those not in `ranks`. The new group's
+  // BackendContext gets the result.
   virtual bool splits() const { return false; }
   virtual std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn);
 
-  // Wakes all threads that are inside an operation, and closes all connections, which the other
-  // ranks notice. The group calls it after a failure: immediately if a process has ended, otherwise
-  // after it has published the cause. A backend that fails does not call it. May be called again.
+  // Wakes all threads inside an operation, and closes all connections, which the other ranks
+  // detect. The group calls it after a failure: immediately if a process has ended, otherwise after
+  // it has published the cause. A backend that fails does not call it. May be called again.
   virtual void abort() noexcept = 0;
-  // Whether run and finish end soon after their deadlines by themselves; otherwise the group calls
-  // abort() at the deadline.
+  // Whether run and finish return soon after their deadlines. If not, the group calls abort() at
+  // the deadline.
   virtual bool keeps_deadlines() const { return true; }
 
-  // The ranks whose end this process can detect itself. Valid as long as the backend.
+  // The ranks whose end this process can detect itself. Valid for the backend's lifetime.
   virtual std::vector<Lifeline> lifelines() const { return {}; }
-  // That rank's process has ended: operations that still need it fail now. A rank that ends after
-  // it has done its part of all operations is no failure.
+  // That rank's process has ended: fails operations that still need it. It is not a failure if the
+  // rank had already done its part of an operation.
   virtual void tell_lost(int rank) noexcept { static_cast<void>(rank); }
 
-  // Memory that this backend moves fastest; null: it has none. Collective over the group; freed by
-  // dropping the last copy.
+  // Allocates memory that this backend moves fastest; null if it has none. A collective. Freed with
+  // the last copy.
   virtual std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn);
 };
 
@@ -179,16 +189,16 @@ class Backend {
 struct BackendContext {
   int rank = 0;
   int size = 1;
-  // Which node each rank is on, numbered from 0 by its first rank. Ranks of a node share memory and
-  // loopback.
+  // The node of each rank. Nodes are numbered from 0, in the order of their first ranks. Ranks of a
+  // node share memory and the loopback interface.
   std::vector<int> node_of = {0};
-  std::shared_ptr<KeyStore> store = nullptr;  // with a prefix of this group's own
-  int local_rank = 0;                         // of this process on its node, in the whole job
-  std::string address = "";                   // this rank's, numeric, for the other nodes
+  std::shared_ptr<KeyStore> store = nullptr;  // with a separate prefix for this group
+  int local_rank = 0;                         // of this process in the whole job
+  std::string address = "";                   // numeric address of this rank for other nodes
   bool is_debug = false;                      // DRUN_DEBUG=1
   bool connects_later = false;                // may never be used: connect with the first operation
-  bool is_lookout = false;                    // lifelines are wanted by another one beside it
-  std::shared_ptr<void> split_off = nullptr;  // what split of the group it is made from returned
+  bool is_lookout = false;                    // another backend beside this one needs its lifelines
+  std::shared_ptr<void> split_off = nullptr;  // returned by split() of the parent group's backend
   Deadline deadline{};                        // for connecting
 };
 
@@ -196,8 +206,8 @@ struct BackendContext {
 // WorkerError.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendContext& context)>;
 
-// From then on `name` may be asked for, also in place of one of drun's own.
-// Thread: any, before the init_process_group that asks for it.
+// Registers a backend, which can replace a built-in one. Call it before init_process_group, on any
+// thread.
 void register_backend(std::string name, BackendFactory factory);
 
 }  // namespace drun

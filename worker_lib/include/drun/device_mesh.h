@@ -1,16 +1,17 @@
-// edge. All ranks of a group as a grid of named dimensions, with a group along each of them, as
-// torch.distributed's device mesh.
+// edge. Device meshes: all ranks of a group as a grid of named dimensions, with a group along each
+// of them, as in torch.distributed.
 //
 //     drun::DeviceMesh mesh = drun::init_device_mesh(world, {2, 4}, {"dp", "tp"});
 //     mesh.group("tp").all_reduce(activations);    // with the 3 others of this rank's row
 //     mesh.group("dp").all_reduce(gradients);      // with the 1 other of its column
 //
 // Shape:   row-major: rank 6 of {2, 4} is at dp=1, tp=2.
-// Owner:   a handle; copies are the same mesh. Its groups close with the last copy of them and it.
-// Thread:  any; of the groups what ProcessGroup says.
-// Errors:  WorkerError (Usage) for a shape that does not fit the number of ranks, names that are
-//          empty or used twice, and a dimension that is not there; Mismatch, on every rank, where
-//          ranks ask for different meshes; and what ProcessGroup::split throws.
+// Owner:   a handle; copies refer to the same mesh. A group of the mesh closes with its last copy,
+//          including the mesh's own.
+// Thread:  any; for the groups as in ProcessGroup.
+// Errors:  WorkerError: Usage for a shape that does not match the number of ranks, for empty or
+//          repeated names, and for an unknown dimension; Mismatch, on every rank, if ranks request
+//          different meshes; and errors of ProcessGroup::split.
 #pragma once
 
 #include <memory>
@@ -26,18 +27,18 @@ class DeviceMesh {
  public:
   const std::vector<int>& shape() const;
   const std::vector<std::string>& names() const;
-  int size() const;  // how many ranks there are in all
+  int size() const;  // number of ranks
   int size(std::string_view name) const;
-  // Where this rank is, which is also its rank in group(name).
+  // The coordinate of this rank, which is also its rank in group(name).
   int coordinate(std::string_view name) const;
-  // The members of group(name), as ranks of the group that the mesh was made from.
+  // The members of group(name), as ranks of the group from which the mesh was created.
   std::vector<int> ranks(std::string_view name) const;
 
-  // This rank and those that differ from it in this dimension only.
+  // The group of this rank and the ranks that differ from it in this dimension only.
   ProcessGroup group(std::string_view name) const;
 
-  // The dimensions of these names, in this order, through this rank's place in the others. Nothing
-  // is sent; the groups are the same.
+  // The mesh of these dimensions, in this order, at this rank's coordinates in the others. Uses the
+  // same groups and sends nothing.
   DeviceMesh submesh(const std::vector<std::string>& names) const;
 
  private:
@@ -49,8 +50,8 @@ class DeviceMesh {
   std::shared_ptr<const State> state_;
 };
 
-// A collective: every rank of `world` calls it with the same shape and names. A dimension that has
-// all ranks is `world` itself; every other is a split of it.
+// A collective: every rank of `world` calls it with the same shape and names. The group of a
+// dimension with all ranks is `world` itself; other groups are created with split.
 DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
                             std::vector<std::string> names, ProcessGroup::Timeout timeout = {});
 

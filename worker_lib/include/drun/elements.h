@@ -1,11 +1,10 @@
-// core. Typed memory as every operation takes it: a pointer, a count, one of eleven types, and the
-// GPU it lies on, if it does, and the stream that is still at work on it.
+// core. Typed memory for operations: pointer, count, one of eleven types, and for GPU memory the
+// GPU and the stream that may still use it.
 //
-// A vector, array, span or any contiguous range of numbers converts by itself, but a temporary does
-// not, unless it is a span; device_elements() describes memory of a GPU.
+// A vector, array, span or any other contiguous range of numbers converts implicitly; a temporary
+// does so only if it is a span. device_elements() describes GPU memory.
 //
-// Owner:   Elements look at memory that the caller keeps alive until the operation is done.
-// Thread:  any; values.
+// Owner:   Elements refer to memory that must stay valid until the operation is done.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +22,9 @@ namespace drun {
 
 enum class DataType : std::uint8_t { U8, I8, I16, I32, U32, I64, U64, F16, BF16, F32, F64 };
 
-// Integer sums and products wrap around. The result of Min and Max with a NaN among the numbers is
-// one of them, the same on every rank. Band, Bor and Bxor: of integers. Avg: the sum divided by the
-// number of ranks; of floating-point types. F16 and BF16 are combined in float, rounded each time.
+// Integer sums and products wrap around. If a number is NaN, Min and Max return one of the numbers,
+// the same on every rank. Band, Bor and Bxor are for integers. Avg, the sum divided by the number
+// of ranks, is for floating-point types. F16 and BF16 are combined in float and rounded each time.
 enum class ReduceOp : std::uint8_t { Sum, Product, Min, Max, Band, Bor, Bxor, Avg };
 
 std::size_t size_bytes(DataType type);
@@ -33,8 +32,8 @@ bool is_floating_point(DataType type);
 std::string_view to_string(DataType type);  // "f32"
 std::string_view to_string(ReduceOp op);    // "sum"
 
-// The DataType of T, a member `value`; not there for other types. Integers of 1, 2 (signed), 4 and
-// 8 bytes by whatever name, float, double, Float16, BFloat16.
+// `value` is the DataType of T; undefined for unsupported types. Supported: integers of 1, 2
+// (signed), 4 and 8 bytes, float, double, Float16, BFloat16.
 template <typename T, typename = void>
 struct DataTypeOf {};
 template <>
@@ -60,11 +59,11 @@ constexpr DataType data_type() {
 }
 
 namespace detail {
-// What std::data of an R points to.
+// The element type of a range R.
 template <typename R>
 using PointedTo = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
-// Whether the memory may outlive the range: a range that has a name, or a view such as a span. A
-// temporary vector, string or array is gone before the operation.
+// Whether the memory can outlive the range: true for an lvalue or a view such as a span. A
+// temporary vector, string or array is destroyed before the operation.
 template <typename R, typename = void>
 struct IsView : std::false_type {};
 template <typename R>
@@ -84,23 +83,23 @@ using IfWritable =
                      !std::is_const_v<PointedTo<R>> && is_borrowed<R>>;
 }  // namespace detail
 
-// Memory that is written to, or read and written.
+// Memory that is written, or read and written.
 struct Elements {
   void* data = nullptr;
   std::size_t count = 0;
   DataType type = DataType::U8;
-  // CUDA device number. Absent: memory of the host, or, where CUDA was loaded before the group was
-  // made, wherever the pointer points to.
+  // CUDA device number. Absent: host memory, or, if CUDA was loaded before the group was created,
+  // determined from the pointer.
   std::optional<int> gpu = std::nullopt;
-  // A cudaStream_t: the operation follows the work that was queued on it before the call. Null: the
-  // default stream.
+  // A cudaStream_t: the operation follows work queued on it before the call. Null: the default
+  // stream.
   void* stream = nullptr;
 
   Elements() = default;
   Elements(void* at, std::size_t how_many, DataType of_type, std::optional<int> on_gpu = {},
            void* on_stream = nullptr)
       : data(at), count(how_many), type(of_type), gpu(on_gpu), stream(on_stream) {}
-  // Of `vector<float>&` and `span<float>`, not of `const vector<float>&`.
+  // From `vector<float>&` and `span<float>`, not from `const vector<float>&`.
   template <typename R, typename = detail::IfWritable<R>>
   Elements(R&& range)  // NOLINT: an implicit conversion is what this is for
       : data(std::data(range)), count(std::size(range)), type(data_type<detail::PointedTo<R>>()) {}
@@ -129,8 +128,7 @@ struct ConstElements {
       : data(std::data(range)), count(std::size(range)), type(data_type<detail::PointedTo<R>>()) {}
 };
 
-// `count` numbers at `data`, in the memory of CUDA device `gpu`; `stream` may still be at work on
-// them.
+// `count` numbers at `data` in the memory of CUDA device `gpu`; `stream` may still use them.
 template <typename T>
 Elements device_elements(T* data, std::size_t count, int gpu, void* stream = nullptr) {
   return {data, count, data_type<T>(), gpu, stream};

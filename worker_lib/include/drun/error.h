@@ -1,7 +1,5 @@
-// core. What worker_lib throws.
-//
-// what():  one sentence: this rank, the operation, what happened, the reason, the remedy.
-// Owner:   a value; copy freely.   Thread: any.
+// core. The exception that worker_lib throws. what() is one sentence: this rank, the operation,
+// what happened, the reason, the remedy.
 #pragma once
 
 #include <optional>
@@ -13,22 +11,22 @@ namespace drun {
 
 class WorkerError : public std::runtime_error {
  public:
-  // By what the caller can do about it.
+  // Kinds of errors, by what the caller can do.
   enum class Kind {
-    Usage,        // an argument, a variable or the environment makes no sense; nothing was sent
-    Timeout,      // the others did not do their part in time
+    Usage,        // an argument, a variable or the environment is invalid; nothing was sent
+    Timeout,      // other ranks did not do their part in time
     PeerLost,     // another rank's process ended or cannot be reached any more
     Mismatch,     // ranks disagree on the operation: another call, type, count, op or root
     Broken,       // the group failed before; the message repeats the first cause
     Unsupported,  // not built into this library
-    Store,        // the store (MASTER_ADDR:MASTER_PORT) cannot be reached or gave up
-    System,       // the operating system or a library refused
+    Store,        // the store (MASTER_ADDR:MASTER_PORT) cannot be reached or failed
+    System,       // a call to the operating system or a library failed
   };
 
   struct Details {
     Kind kind = Kind::System;
     int rank = -1;                           // the rank that throws; -1: not known yet
-    std::optional<int> peer = std::nullopt;  // whom it is about, where one can be named
+    std::optional<int> peer = std::nullopt;  // the rank that caused it, if known
     std::string operation = "";              // "all_reduce(f32 x 1000, sum)"
     std::string message = "";
     bool operator==(const Details& other) const {

@@ -1,10 +1,9 @@
-// core. The two floating-point types of 16 bits that C++17 lacks: storage, and conversion to and
-// from float. Arithmetic is done in float.
+// core. The two 16-bit floating-point types that C++17 lacks: storage, and conversion to and from
+// float. Arithmetic is done in float.
 //
-// Rounding: to nearest, ties to even; what is too large becomes infinity; a NaN becomes a quiet one
-//           with its sign and the upper bits of its payload, as the processors' own instructions
-//           do.
-// Owner:    values; copy freely.   Thread: any.
+// Rounding is to nearest, ties to even. Values that are too large become infinity. A NaN becomes a
+// quiet NaN with its sign and the upper bits of its payload, as with the processors' own
+// instructions.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
-// core. A key-value store that all ranks share: how they find each other, and a place for small
-// values such as addresses, flags and counters. The usual one is drun's (or any PyTorch
-// TCPStore) at MASTER_ADDR:MASTER_PORT.
+// core. A key-value store that all ranks share. Ranks use it to find each other, and for small
+// values such as addresses, flags and counters. The usual one is drun's (or any PyTorch TCPStore)
+// at MASTER_ADDR:MASTER_PORT.
 //
 // Values:  bytes. A missing key counts as 0 for add and as empty for compare_set.
 // Owner:   shared by its users.
 // Thread:  any, concurrently. On a TCP store, up to three gets and waits block no other call: each
 //          has a separate connection.
-// Errors:  throws WorkerError: Timeout when a get or wait ends without the key; Store when the
-//          store cannot be reached any more or does not answer.
+// Errors:  throws WorkerError: Timeout if a key of get or wait is not set in time; Store if the
+//          store cannot be reached any more or does not respond.
 #pragma once
 
 #include <chrono>
@@ -32,12 +32,12 @@ class KeyStore {
   // Stores `desired` if the value is `expected`; returns the value after that.
   virtual std::string compare_set(const std::string& key, const std::string& expected,
                                   const std::string& desired, Milliseconds timeout) = 0;
-  // Until every key has existed.
+  // Waits until every key has been set.
   virtual void wait(const std::vector<std::string>& keys, Milliseconds timeout) = 0;
   virtual bool has(const std::string& key, Milliseconds timeout) = 0;
 };
 
-// A client of the store at host:port; tries until the timeout.
+// A client of the store at host:port. Retries until the timeout.
 std::shared_ptr<KeyStore> connect_key_store(const std::string& host, std::uint16_t port,
                                             KeyStore::Milliseconds timeout);
 

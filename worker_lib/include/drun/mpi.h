@@ -1,5 +1,5 @@
-// edge. The backend "mpi": collectives by the MPI that this library was built with. A library of
-// its own, as a program can hold one MPI only and must be linked with it:
+// edge. The backend "mpi": collectives with the MPI that this library was built with. It is a
+// separate library, because a program can contain only one MPI and must be linked with it:
 //
 //     find_package(drun REQUIRED COMPONENTS mpi)
 //     target_link_libraries(my_program PRIVATE drun::worker_mpi)
@@ -9,10 +9,11 @@
 //
 //     mpirun -np 16 ./my_program
 //
-// MPI:     initialised here with MPI_THREAD_MULTIPLE if the program has not done it, and then
-//          finalised at exit. The job's ranks must be those of MPI_COMM_WORLD.
-// Limits:  no f16 and bf16; uneven counts and displacements up to 2^31 - 1 elements; an operation
-//          that has failed may still write to its memory (MPI cannot take it back).
+// MPI:     initialized by init_process_group with MPI_THREAD_MULTIPLE unless the program has
+//          initialized it, and then finalized at exit. The job's ranks must be those of
+//          MPI_COMM_WORLD.
+// Limits:  no f16 and bf16. Uneven counts and displacements up to 2^31 - 1 elements. An operation
+//          that has failed may still write to its memory, because MPI cannot cancel it.
 // Thread:  any, before init_process_group.
 #pragma once
 

@@ -1,4 +1,4 @@
-// edge. Messages from a worker to its launcher: why it failed, and how far it got.
+// edge. Reports of a worker to its launcher: the cause of a failure, and its progress.
 //
 //     int main() {
 //       return drun::record([] {
@@ -6,12 +6,11 @@
 //         ...
 //       });
 //     }
-//
-// Errors:  an exception ends here: it is printed on stderr, written as JSON to the file named by
-//          TORCHELASTIC_ERROR_FILE (torchrun's format: {"message": {"message": "type: text",
-//          "extraInfo": {"py_callstack": "...", "timestamp": "seconds"}}}), and the result is 1.
-//          The callstack is the chain of nested exceptions. A file that cannot be written is a line
-//          on stderr. Never throws.
+// An exception that leaves `body` is printed on stderr and written as JSON to the file named by
+// TORCHELASTIC_ERROR_FILE, and the result is 1. The JSON has torchrun's format: {"message":
+// {"message": "type: text", "extraInfo": {"py_callstack": "...", "timestamp": "seconds"}}}. The
+// callstack is the chain of nested exceptions. If the file cannot be written, this is reported on
+// stderr. Never throws.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +33,10 @@ int record(Body&& body) noexcept {
   }
 }
 
-// Adds `step` to the file named by DRUN_PROGRESS_FILE: under drun, a failure after a step that the
-// job has not reached before is no startup failure, and --max-restarts=N/progress restores all
-// restarts. Call it from one rank or from all, once per step or less often (it costs a write to
-// memory). Does nothing under other launchers, and if the file cannot be written.
+// Appends `step` to the file named by DRUN_PROGRESS_FILE. Under drun, a failure after a step that
+// the job has not reached before does not count as a startup failure, and --max-restarts=N/progress
+// restores all restarts. Call it from one rank or from all, once per step or less often (it costs
+// one write to memory). Has no effect under other launchers, or if the file cannot be written.
 // Thread: any.
 void show_progress(std::uint64_t step) noexcept;
 

@@ -1,4 +1,5 @@
-// edge. A program that starts its own ranks on one machine, as torch.multiprocessing.spawn does.
+// edge. Starts the ranks of a program as child processes on one machine, as
+// torch.multiprocessing.spawn does.
 //
 //     int main() {
 //       return drun::record([] {
@@ -9,16 +10,16 @@
 //       });
 //     }
 //
-// Children: forked, so `body` may use all that was computed before. Each has RANK, LOCAL_RANK,
+// Children: forked, so `body` can use everything computed before. Each has RANK, LOCAL_RANK,
 //           WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT of a store that the parent
-//           hosts, and reads nothing from standard input. It ends with `body`: no destructors of
-//           static objects, no atexit functions; what was printed is flushed.
-// Blocks:   until all have ended. None outlives the parent, however that ends.
-// Failure:  of one: the others are sent SIGTERM, and SIGKILL after a grace, and the first failure
-//           is thrown.
-// Errors:   SpawnError; WorkerError (Usage) for a number of processes that makes no sense, when
-//           there is a default group already, or when other threads run, which a fork would leave
-//           behind with whatever they were holding; System, Store.
+//           hosts, and an empty standard input. A child exits with `body`, without destructors of
+//           static objects and atexit functions; output is flushed.
+// Blocks:   until all have ended. No child outlives the parent, even if the parent is killed.
+// Failure:  if one fails, the others are sent SIGTERM, and SIGKILL after the grace period; the
+//           first failure is thrown.
+// Errors:   SpawnError. WorkerError: Usage for an invalid number of processes, if there is a
+//           default group already, or if other threads run (a fork copies their locks but not the
+//           threads); System; Store.
 // Thread:   one at a time.
 #pragma once
 
@@ -41,7 +42,7 @@ class SpawnError : public std::runtime_error {
     int rank = 0;
     std::optional<int> exit_code = std::nullopt;  // of a process that exited
     std::optional<int> signal = std::nullopt;     // of one that was killed
-    std::string message = "";                     // of the exception that left `body`, if one did
+    std::string message = "";                     // of the exception that left `body`, if any
   };
 
   explicit SpawnError(Details details);

@@ -1,13 +1,11 @@
-// core. An operation that was started and not waited for.
+// core. A handle of an asynchronous operation.
 //
 //     drun::Work sum = group.async_all_reduce(gradients);
 //     ...
 //     sum.wait();
 //
-// Owner:   a value; copies are the same operation. Dropping it does not stop the operation: its
-//          memory must live until it is done.
-// Thread:  any.
-// Errors:  wait throws what the operation itself would have thrown.
+// Copies refer to the same operation. Destroying a Work does not stop the operation: its memory
+// must stay valid until the operation is done. wait throws the error of the operation. Thread: any.
 #pragma once
 
 #include <chrono>
@@ -25,7 +23,7 @@ class Work {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 
-  // Done already.
+  // A completed operation.
   Work() = default;
   explicit Work(std::shared_ptr<worker::Request> request);
 
@@ -34,13 +32,13 @@ class Work {
   void wait(Timeout timeout = {}) const;
   // Done or failed.
   bool is_completed() const;
-  // Null while it runs, and when it went well.
+  // Null while it runs, and after success.
   std::exception_ptr error() const;
-  // Waits; the rank a message came from, or went to.
+  // Waits, and returns the other rank of a message.
   int peer() const;
 
  private:
-  std::shared_ptr<worker::Request> request_;  // none: done already
+  std::shared_ptr<worker::Request> request_;  // null: already done
 };
 
 }  // namespace drun

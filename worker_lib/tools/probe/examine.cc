@@ -137,7 +137,7 @@ class Examination {
     }
   }
 
-  // Of node 0's many the neighbours alone: the others ask for its name.
+  // Of node 0's many the neighbors alone: the others ask for its name.
   std::vector<Named> named() const {
     const int last = seat_.count - 1;
     std::vector<Named> nodes;

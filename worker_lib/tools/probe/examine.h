@@ -1,7 +1,7 @@
 // edge. The probe of one node, from its first look to its report, and node 0's gathering of all.
 //
-//   each node   facts of its machine into the store; visits its neighbours and node 0, asks for
-//               their names; reduces data with each neighbour; its report into the store
+//   each node   facts of its machine into the store; visits its neighbors and node 0, asks for
+//               their names; reduces data with each neighbor; its report into the store
 //   node 0      visits all; then gathers the reports, and tells all what it made of them
 //
 // Cost:    O(1) a node, O(nodes) node 0.
@@ -20,10 +20,9 @@
 #include "rendezvous/base/result.h"
 #include "worker_lib/tools/probe/findings.h"
 
-// core. The command line of the probe, as the launcher writes it.
-// Errors:  Usage.   Thread: any.
-
 namespace drun::probe {
+
+// --- The command line of the probe, which the launcher writes. Errors: Usage.
 
 struct Task {
   std::string version{};  // --drun-version=
@@ -40,9 +39,7 @@ struct Task {
 // `words` without the program's name.
 Result<Task> parse_task(std::span<const std::string> words);
 
-}  // namespace drun::probe
-
-namespace drun::probe {
+// --- Examination
 
 constexpr std::chrono::seconds kExamineAtMost{60};
 

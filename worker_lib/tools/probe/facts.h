@@ -57,7 +57,7 @@ struct NameLookup {
   bool operator==(const NameLookup&) const = default;
 };
 
-// An all_reduce with one neighbour.
+// An all_reduce with one neighbor.
 struct PairRate {
   int with = 0;
   double gbytes_per_s = 0;

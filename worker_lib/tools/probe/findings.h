@@ -14,10 +14,9 @@
 
 #include "worker_lib/tools/probe/facts.h"
 
-// core. Numbers as people read them.
-// Thread: any.
-
 namespace drun::probe {
+
+// --- Numbers in readable form
 
 std::string bytes_text(std::uint64_t bytes);                        // "64 MiB", "1.5 TiB"
 std::string limit_text(const std::optional<std::uint64_t>& limit);  // "1024", "unlimited"
@@ -26,9 +25,7 @@ std::string time_text(double seconds);                              // "35 us", 
 std::string clock_text(double ahead_s, double bound_s);             // "+1.2 ms +-0.1 ms", "0"
 std::string or_none(const std::string& text);                       // "none" for nothing
 
-}  // namespace drun::probe
-
-namespace drun::probe {
+// --- Problems of single nodes
 
 struct Finding {
   bool is_problem = false;
@@ -57,12 +54,7 @@ std::string node_name(const Reports& reports, int node);
 // "nodes 0-2, 7"; "node 2 (gpu2)" of one.
 std::string node_names(const Reports& reports, const std::vector<int>& nodes);
 
-}  // namespace drun::probe
-
-// core. Which nodes differ from the others in one thing.
-// Thread: any.
-
-namespace drun::probe {
+// --- Nodes that differ from the others in one property
 
 struct Property {
   std::string name{};  // "nofile", "MTU"
@@ -79,16 +71,11 @@ struct Property {
 // A finding for each value that is not the one that most nodes have.
 std::vector<Finding> differences(const Reports& reports, const Property& property);
 
-}  // namespace drun::probe
-
-// core. Problems between nodes: nodes that cannot be reached, names, slow pairs.
+// --- Problems between nodes: unreachable nodes, names, slow pairs
 //
-// Rule:    where all that tried to reach a node failed, or all that a node tried, that node is
-//          named once. A node is slow when its best pair is under half of what the median node's
-//          best pair is; else a pair is, when it is under half of that.
-// Thread:  any.
-
-namespace drun::probe {
+// A node is reported once if all attempts to reach it failed, or all of its own attempts. A node is
+// slow if its best pair is slower than half of the median node's best pair. Otherwise, a pair is
+// slow if it is slower than half of that.
 
 void add_link_findings(std::vector<Finding>& findings, const Reports& reports);
 

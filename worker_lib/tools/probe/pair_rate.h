@@ -22,16 +22,13 @@ struct Pairing {
 // Of `node`, in order. None where it is alone; one of two nodes.
 std::vector<Pairing> pairings(int node, int count);
 
-// Whom `node` visits: its neighbours and node 0; node 0 visits all.
+// Whom `node` visits: its neighbors and node 0; node 0 visits all.
 std::vector<int> visits_of(int node, int count);
 
-}  // namespace drun::probe
-
-// edge. How fast this node and a neighbour reduce data together, over worker_lib's Gloo: as jobs do
-// between nodes.
-// Thread: any.   Blocks: 15 s for the neighbour to come, then a second or two; 10 s at most.
-
-namespace drun::probe {
+// --- Rate at which this node and a neighbor reduce data together, over worker_lib's Gloo as in
+// jobs
+//
+// Blocks: up to 15 s until the neighbor connects, then 1 to 2 s, at most 10 s.
 
 // `network`: the interface to use.
 PairRate measure_pair(const Pairing& pairing, const std::shared_ptr<KeyStore>& store,

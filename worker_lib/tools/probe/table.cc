@@ -52,7 +52,7 @@ std::string clock_of(const NodeReport& report) {
   return clock_text(visit->clock_ahead_s, visit->clock_bound_s);
 }
 
-// To the neighbour that comes next: the last one's is node 0.
+// To the neighbor that comes next: the last one's is node 0.
 std::string next_of(const NodeReport& report, std::size_t count) {
   const int next = (report.facts.node + 1) % static_cast<int>(count);
   for (const PairRate& pair : report.pairs) {

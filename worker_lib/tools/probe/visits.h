@@ -11,24 +11,22 @@
 
 #include "worker_lib/tools/probe/facts.h"
 
-// core. The protocol of visitor and host on their connection, repeated:
+namespace drun::probe {
+
+// --- Protocol of visitor and host, repeated on one connection
 //
-//     visitor   token:16 bytes, size:u32, so many bytes
+//     visitor   token:16 bytes, size:u32, `size` bytes
 //     host      time:u64 (its wall clock, nanoseconds since 1970), the same bytes
 //
-// Shape:   little-endian. A visitor without the job's token gets no answer.
-// Limits:  kMostPayloadBytes.   Thread: any.
-
-namespace drun::probe {
+// Integers are little-endian. `size` is at most kMostPayloadBytes. A visitor without the job's
+// token gets no answer.
 
 constexpr std::size_t kTokenBytes = 16;
 constexpr std::size_t kAskBytes = kTokenBytes + 4;
 constexpr std::size_t kAnswerBytes = 8;
 constexpr std::uint32_t kMostPayloadBytes = 256 << 10;
 
-}  // namespace drun::probe
-
-namespace drun::probe {
+// --- Visits
 
 constexpr std::chrono::seconds kVisitAtMost{4};
 
