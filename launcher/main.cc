@@ -12,9 +12,12 @@
 #include "launcher/commands/run_job.h"
 #include "launcher/commands/serve_store.h"
 #include "launcher/commands/show_completions.h"
+#include "launcher/commands/show_list.h"
+#include "launcher/commands/show_logs.h"
 #include "launcher/commands/show_report.h"
 #include "launcher/commands/show_stacks.h"
 #include "launcher/commands/show_status.h"
+#include "launcher/commands/stop_jobs.h"
 #include "launcher/facts/host.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
@@ -42,6 +45,9 @@ int run(const std::vector<std::string>& argv) {
                         [](const ShowText& text) { return show(text); },
                         [](const StoreCommand& store) { return serve_store(store); },
                         [&host](const StatusCommand& status) { return show_status(status, host); },
+                        [](const ListCommand& list) { return show_list(list); },
+                        [](const StopCommand& stop) { return stop_jobs(stop); },
+                        [](const LogsCommand& logs) { return show_logs(logs); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
                         [](const CompleteCommand& words) { return show_completions(words); },
                         [&host](const ReportCommand& report) { return show_report(report, host); },

@@ -88,6 +88,19 @@ LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled);
 // The label of that stream's lines, even if the console shows none.
 std::string label_of(const OutputSpec& spec, const LineOrigin& origin);
 
+// Where a worker's lines can be read, and their label on the console. Paths are empty if there is
+// no file on this node.
+struct WorkerLogs {
+  std::string stdout_file;
+  std::string stderr_file;
+  std::string label;
+};
+
+struct RankLog {
+  std::string path;
+  std::string label;
+};
+
 // One per stream. Pass the same LineQueue to every call; it is used only during the call.
 class FormattedLines {
  public:

@@ -139,22 +139,54 @@ Result<UniqueFd> create_log(const std::string& path) {
   return fd;
 }
 
-std::string read_end_of(const std::string& path, std::size_t at_most_bytes) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+namespace {
+
+struct LogToRead {
+  UniqueFd fd;
+  std::uint64_t size_bytes = 0;
+};
+
+// Without a descriptor if it is no regular file that can be read.
+LogToRead open_log(const std::string& path) {
+  LogToRead file{.fd =
+                     UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK))};
   struct stat about {};
-  if (!fd || ::fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
-  std::string text(std::min(at_most_bytes, static_cast<std::size_t>(about.st_size)), '\0');
-  const off_t begin = about.st_size - static_cast<off_t>(text.size());
+  if (!file.fd || ::fstat(file.fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
+  file.size_bytes = static_cast<std::uint64_t>(about.st_size);
+  return file;
+}
+
+std::string read_log(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  std::string text(static_cast<std::size_t>(bytes), '\0');
   std::size_t have = 0;
   while (have < text.size()) {
     const ssize_t got =
-        ::pread(fd.get(), text.data() + have, text.size() - have, begin + static_cast<off_t>(have));
+        ::pread(fd, text.data() + have, text.size() - have, static_cast<off_t>(offset + have));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     have += static_cast<std::size_t>(got);
   }
   text.resize(have);
   return text;
+}
+
+}  // namespace
+
+std::string read_end_of(const std::string& path, std::size_t at_most_bytes) {
+  const LogToRead file = open_log(path);
+  if (!file.fd) return {};
+  const std::uint64_t bytes = std::min<std::uint64_t>(at_most_bytes, file.size_bytes);
+  return read_log(file.fd.get(), file.size_bytes - bytes, bytes);
+}
+
+FilePart read_part_of(const std::string& path, std::uint64_t offset, std::size_t at_most_bytes) {
+  const LogToRead file = open_log(path);
+  if (!file.fd) return {};
+  FilePart part{.is_read = true, .size_bytes = file.size_bytes};
+  if (offset < file.size_bytes)
+    part.text = read_log(file.fd.get(), offset,
+                         std::min<std::uint64_t>(at_most_bytes, file.size_bytes - offset));
+  return part;
 }
 
 int write_all(int fd, std::string_view bytes) {

@@ -11,6 +11,7 @@
 // Errors:  Usage if the user's log_dir cannot be used, else System; with the path.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,6 +70,14 @@ Result<UniqueFd> create_log(const std::string& path);
 
 // The last bytes of a file that another process writes; empty if it cannot be read.
 std::string read_end_of(const std::string& path, std::size_t at_most_bytes);
+
+// A part of a regular file that another process writes.
+struct FilePart {
+  bool is_read = false;
+  std::uint64_t size_bytes = 0;
+  std::string text{};
+};
+FilePart read_part_of(const std::string& path, std::uint64_t offset, std::size_t at_most_bytes);
 
 // Writes all bytes to a regular file. Returns 0 or errno.
 int write_all(int fd, std::string_view bytes);

@@ -74,6 +74,8 @@ class Output::Impl {
   void tell_starter(std::string_view control);
   std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
   const std::string& log_place() const { return files_->place(); }
+  std::vector<WorkerLogs> worker_logs(int round) const;
+  std::optional<RankLog> rank_log(const RankRound& of, bool is_stderr) const;
   void finish(std::optional<std::chrono::milliseconds> at_most);
   void stop();
 
@@ -478,6 +480,10 @@ rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_l
 void Output::say(std::string_view line) { impl_->say(line); }
 void Output::tell_starter(std::string_view control) { impl_->tell_starter(control); }
 std::string Output::unfinished_frame() const { return impl_->unfinished_frame(); }
+std::vector<WorkerLogs> Output::worker_logs(int round) const { return impl_->worker_logs(round); }
+std::optional<RankLog> Output::rank_log(const RankRound& of, bool is_stderr) const {
+  return impl_->rank_log(of, is_stderr);
+}
 std::string Output::log_place() const { return impl_->log_place(); }
 void Output::draw(std::string_view bytes) { impl_->draw(bytes); }
 void Output::finish(std::optional<std::chrono::milliseconds> at_most) { impl_->finish(at_most); }
@@ -515,6 +521,32 @@ Output::Impl::RoundFiles Output::Impl::files_of_round() const {
     }
   }
   return files;
+}
+
+std::vector<WorkerLogs> Output::Impl::worker_logs(int round) const {
+  std::vector<WorkerLogs> logs;
+  if (round != world_.round || on_open_) return logs;
+  const RoundFiles files = files_of_round();
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const auto& [out, err] = files.streams[i];
+    logs.push_back({.stdout_file = out.path,
+                    .stderr_file = err.path,
+                    .label = label_of(spec_, origin_of(static_cast<int>(i), Stream::Stdout))});
+  }
+  return logs;
+}
+
+std::optional<RankLog> Output::Impl::rank_log(const RankRound& of, bool is_stderr) const {
+  const Stream stream = is_stderr ? Stream::Stderr : Stream::Stdout;
+  const int local_rank = of.rank - world_.base_rank;
+  if (local_rank >= 0 && local_rank < static_cast<int>(workers_.size())) {
+    if (trip_ || !plan_of(local_rank, stream).to_file) return std::nullopt;
+    return RankLog{.path = files_->stream_path(of.round, number_of(local_rank), stream),
+                   .label = label_of(spec_, origin_of(local_rank, stream))};
+  }
+  if (!gathered_ || !files_->has_place()) return std::nullopt;
+  return RankLog{.path = files_->stream_path(of.round, of.rank, stream),
+                 .label = "[" + std::to_string(of.rank) + "]: "};
 }
 
 // Runs in the log directory's thread.

@@ -32,6 +32,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/output/line_format.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
@@ -135,6 +136,17 @@ class Output {
   // After stop(): the rest of a partly written frame. Must be written to the channel before any
   // other frame.
   std::string unfinished_frame() const;
+
+  // Of this node's workers in `round`, by local rank; empty unless that round's files are open.
+  std::vector<WorkerLogs> worker_logs(int round) const;
+
+  // A log file on this node; with OutputSpec::gathers on the coordinator's, of any rank of the job.
+  // In a round before the latest: of the worker that has the rank now.
+  struct RankRound {
+    int rank = 0;
+    int round = 0;
+  };
+  std::optional<RankLog> rank_log(const RankRound& of, bool is_stderr) const;
 
   // The run's log directory; empty: none.
   std::string log_place() const;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -189,10 +190,12 @@ class StackCollector::Impl {
 
   void ended(Place place, Job job, const Helper::End& end) {
     const StackTool tool = job.tools.front();
-    if (end.is_late)
+    if (end.is_late) {
       late_.push_back(std::move(*place));  // killed, and not yet dead
-    else  // its callback is running: it goes when that has returned
+      resume(job);
+    } else {  // its callback is running: it is destroyed when that has returned
       asio::post(io_, [helper = std::shared_ptr<Helper>(std::move(*place))] {});
+    }
     helpers_.erase(place);
     std::vector<ThreadStack> threads = tool.parse(end.output);
     if (!threads.empty() && !end.is_late) {
@@ -208,6 +211,12 @@ class StackCollector::Impl {
       if (!job.tools.empty() && !end.is_late) jobs_.push_front(std::move(job));
     }
     start_some();
+  }
+
+  // A debugger that is killed while it attaches leaves the process with its SIGSTOP.
+  void resume(const Job& job) const {
+    const std::string& before = found_.workers[job.worker][job.process].state;
+    if (!before.starts_with("stopped")) ::kill(job.pid, SIGCONT);
   }
 
   void finish() {

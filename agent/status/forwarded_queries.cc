@@ -5,14 +5,20 @@
 namespace drun::agent {
 
 ForwardedQueries::ForwardedQueries(asio::io_context& io, const Log& log, const std::string& word,
-                                   std::chrono::seconds limit, Ask ask, Unanswered unanswered)
+                                   std::chrono::seconds limit, Ask ask, Unanswered unanswered,
+                                   StatusSocket::Requests requests)
     : io_(io),
       limit_(limit),
       ask_(std::move(ask)),
       unanswered_(std::move(unanswered)),
-      socket_(io, log, word, [this](StatusSocket::Reply reply) { this->ask(std::move(reply)); }) {}
+      socket_(
+          io, log, word,
+          [this](const std::string& request, StatusSocket::Reply reply) {
+            this->ask(request, std::move(reply));
+          },
+          requests) {}
 
-void ForwardedQueries::ask(StatusSocket::Reply reply) {
+void ForwardedQueries::ask(const std::string& request, StatusSocket::Reply reply) {
   const std::uint64_t number = ++last_question_;
   auto timer = std::make_unique<asio::steady_timer>(io_, limit_);
   timer->async_wait([this, number](const error_code& ec) {
@@ -23,7 +29,7 @@ void ForwardedQueries::ask(StatusSocket::Reply reply) {
     });
   });
   questions_.emplace(number, Question{std::move(reply), std::move(timer)});
-  ask_(number);
+  ask_(number, request);
 }
 
 void ForwardedQueries::answer(std::uint64_t question, const std::function<std::string()>& text) {

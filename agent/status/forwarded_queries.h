@@ -22,14 +22,15 @@ namespace drun::agent {
 class ForwardedQueries {
  public:
   // Sends a query to the coordinator; its answer is passed to answer().
-  using Ask = std::function<void(std::uint64_t question)>;
+  using Ask = std::function<void(std::uint64_t question, const std::string& request)>;
   // The answer if the coordinator has sent none. `why` is a sentence.
   using Unanswered = std::function<std::string(const std::string& why)>;
 
   // Opens the socket with the prefix `word` (status_socket.h). `limit`: for the coordinator's
   // answer.
   ForwardedQueries(asio::io_context& io, const Log& log, const std::string& word,
-                   std::chrono::seconds limit, Ask ask, Unanswered unanswered);
+                   std::chrono::seconds limit, Ask ask, Unanswered unanswered,
+                   StatusSocket::Requests requests = StatusSocket::Requests::None);
 
   // Passes the answer to the socket; drops an answer without a question, or to an expired one.
   void answer(std::uint64_t question, const std::function<std::string()>& text);
@@ -40,7 +41,7 @@ class ForwardedQueries {
     std::unique_ptr<asio::steady_timer> timer;
   };
 
-  void ask(StatusSocket::Reply reply);
+  void ask(const std::string& request, StatusSocket::Reply reply);
 
   asio::io_context& io_;
   const std::chrono::seconds limit_;

@@ -17,11 +17,18 @@ Json workers(const NodeStatus& status) {
   for (std::size_t i = 0; i < status.pids.size(); ++i) {
     const int local_rank = static_cast<int>(i);
     const int pid = status.pids[i];
+    const bool has_logs = i < status.logs.size();
+    const auto file = [](const std::string& path) {
+      return path.empty() ? Json(nullptr) : Json(path);
+    };
     list.push_back({{"rank", status.world->base_rank + local_rank},
                     {"local_rank", local_rank},
                     {"role", role_of(*status.world, local_rank).name},
                     {"pid", pid == 0 ? Json(nullptr) : Json(pid)},
-                    {"state", pid == 0 ? "ended" : "running"}});
+                    {"state", pid == 0 ? "ended" : "running"},
+                    {"label", has_logs ? Json(status.logs[i].label) : Json(nullptr)},
+                    {"stdout_log", has_logs ? file(status.logs[i].stdout_file) : Json(nullptr)},
+                    {"stderr_log", has_logs ? file(status.logs[i].stderr_file) : Json(nullptr)}});
   }
   return list;
 }

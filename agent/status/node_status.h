@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/output/line_format.h"
 #include "agent/spec.h"
 #include "agent/status/phases.h"
 #include "rendezvous/job/census.h"
@@ -36,6 +37,7 @@ struct NodeStatus {
   int workers_failed = 0;                 // of the latest round
   std::optional<Failure> last_failure;    // of a worker of this node
   std::string log_directory;              // empty: no files
+  std::vector<WorkerLogs> logs{};         // by local rank; empty before the round's files are open
   std::optional<JobFacts> job{};          // on the coordinator's node
 };
 

@@ -37,7 +37,8 @@ bool may_ask(Protocol::socket& socket) {
 
 class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(asio::io_context& io, Ask ask) : acceptor_(io), later_(io), ask_(std::move(ask)) {}
+  Impl(asio::io_context& io, Ask ask, Requests requests)
+      : acceptor_(io), later_(io), ask_(std::move(ask)), requests_(requests) {}
 
   void open(const Log& log, const std::string& word) {
     try {
@@ -63,7 +64,7 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
   struct Answer {
     Protocol::socket socket;
     asio::steady_timer timer;
-    std::string text;
+    std::string text;  // the request, then the answer
   };
   using Place = std::list<std::shared_ptr<Answer>>::iterator;
 
@@ -90,7 +91,32 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
     const auto answer = std::make_shared<Answer>(
         Answer{std::move(socket), asio::steady_timer(acceptor_.get_executor()), ""});
     const Place place = answers_.insert(answers_.end(), answer);
-    ask_([self = shared_from_this(), place, answer](std::string text) {
+    if (requests_ == Requests::None) return ask(place, answer);
+    end_later(place, answer);
+    read_request(place, answer);
+  }
+
+  void read_request(Place place, const std::shared_ptr<Answer>& answer) {
+    std::string& request = answer->text;
+    const std::size_t have = request.size();
+    request.resize(kMostRequestBytes);
+    answer->socket.async_read_some(
+        asio::buffer(request.data() + have, request.size() - have),
+        [self = shared_from_this(), place, answer, have](const error_code& ec, std::size_t size) {
+          if (!answer->socket.is_open()) return;
+          answer->text.resize(have + size);
+          const std::size_t end = answer->text.find('\n');
+          const bool is_too_long = end == std::string::npos && have + size == kMostRequestBytes;
+          if (ec || is_too_long) return self->end(place);
+          if (end == std::string::npos) return self->read_request(place, answer);
+          answer->text.resize(end + 1);
+          answer->timer.cancel();
+          self->ask(place, answer);
+        });
+  }
+
+  void ask(Place place, const std::shared_ptr<Answer>& answer) {
+    ask_(answer->text, [self = shared_from_this(), place, answer](std::string text) {
       if (answer->socket.is_open()) self->say(place, answer, std::move(text));
     });
   }
@@ -101,6 +127,10 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
                       [self = shared_from_this(), place, answer](const error_code&, std::size_t) {
                         if (answer->socket.is_open()) self->end(place);
                       });
+    end_later(place, answer);
+  }
+
+  void end_later(Place place, const std::shared_ptr<Answer>& answer) {
     answer->timer.expires_after(kTimeForOne);
     answer->timer.async_wait([self = shared_from_this(), place, answer](const error_code& ec) {
       if (!ec && answer->socket.is_open()) self->end(place);
@@ -118,11 +148,13 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
   Protocol::acceptor acceptor_;
   asio::steady_timer later_;
   Ask ask_;
+  const Requests requests_;
   std::list<std::shared_ptr<Answer>> answers_;
 };
 
-StatusSocket::StatusSocket(asio::io_context& io, const Log& log, const std::string& word, Ask ask)
-    : impl_(std::make_shared<Impl>(io, std::move(ask))) {
+StatusSocket::StatusSocket(asio::io_context& io, const Log& log, const std::string& word, Ask ask,
+                           Requests requests)
+    : impl_(std::make_shared<Impl>(io, std::move(ask), requests)) {
   impl_->open(log, word);
 }
 

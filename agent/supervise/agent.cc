@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/hang/worker_watch.h"
+#include "agent/output/log_files.h"
 #include "agent/output/output.h"
 #include "agent/output/progress.h"
 #include "agent/output/worker_stdin.h"
@@ -40,6 +41,8 @@ namespace {
 
 // When all processes are gone, only unkillable ones can still hold a pipe open.
 constexpr std::chrono::seconds kDrainAtMost{1};
+
+constexpr std::size_t kMostLogReads = 64;
 
 using Clock = std::chrono::steady_clock;
 
@@ -80,6 +83,10 @@ class Agent final : rendezvous::Client::Listener,
   }
   void on_census_told(std::uint64_t question, const Census& census) override {
     observers_.answer(question, census);
+  }
+  void on_log_lookup(std::uint64_t lookup, const LogQuery& query) override;
+  void on_log_told(std::uint64_t question, const LogPart& part) override {
+    observers_.answer(question, part);
   }
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_all_started(const std::vector<int>& pids) override {
@@ -182,7 +189,8 @@ class Agent final : rendezvous::Client::Listener,
   bool is_stopping_ = false;
   bool is_killing_ = false;
   bool is_ending_ = false;
-  std::string unusable_;  // why no further round can run on this node; empty: it can
+  std::size_t log_lookups_ = 0;  // being read, off the loop
+  std::string unusable_;         // why no further round can run on this node; empty: it can
   std::optional<Outcome> outcome_;
   Observers observers_;
   Clock::time_point round_began_;
@@ -217,11 +225,14 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
 
 Result<void> Agent::open() {
   if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
-  auto opened =
-      observers_.open(io_, spec_, log_,
-                      {.status = [this] { return status(); },
-                       .ask_job = [this](std::uint64_t question) { client_->ask_census(question); },
-                       .ask_stacks = [this](std::uint64_t question) { client_->ask(question); }});
+  auto opened = observers_.open(
+      io_, spec_, log_,
+      {.status = [this] { return status(); },
+       .ask_job = [this](std::uint64_t question,
+                         const std::string&) { client_->ask_census(question); },
+       .ask_stacks = [this](std::uint64_t question, const std::string&) { client_->ask(question); },
+       .ask_log = [this](std::uint64_t question,
+                         const LogQuery& query) { client_->ask_log(question, query); }});
   if (!opened) return opened;
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
@@ -484,6 +495,34 @@ void Agent::on_look(std::uint64_t look) {
   watch_.look([this, look](const Evidence& evidence) { client_->give_evidence(look, evidence); });
 }
 
+// Read in the log directory's thread: a file system may hang.
+void Agent::on_log_lookup(std::uint64_t lookup, const LogQuery& query) {
+  LogPart part{.round = world_ ? world_->round : 0};
+  const auto refuse = [&](const std::string& reason) {
+    part.note = spec_.host + ": " + reason;
+    client_->give_log_part(lookup, part);
+  };
+  const int round = query.round.value_or(part.round);
+  if (round > part.round) return refuse("round " + std::to_string(round) + " has not begun");
+  const std::optional<RankLog> log = output_.rank_log({query.rank, round}, query.is_stderr);
+  if (!log) return refuse("rank " + std::to_string(query.rank) + " writes no such log file here");
+  if (log_lookups_ >= kMostLogReads) return refuse("too many ask at the same time");
+  ++log_lookups_;
+  part.label = log->label;
+  const auto read = std::make_shared<LogPart>(std::move(part));
+  output_.run_off_loop(
+      [read, path = log->path, offset = query.offset] {
+        const FilePart file = read_part_of(path, offset, kMostLogPartBytes);
+        read->size_bytes = file.size_bytes;
+        read->text = file.text;
+        if (!file.is_read) read->note = "cannot read " + path;
+      },
+      [this, lookup, read](bool has_run) {
+        --log_lookups_;
+        if (has_run) client_->give_log_part(lookup, *read);
+      });
+}
+
 void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
   std::vector<Failure> failures = hung_failures(spec_, *world_, suspects, workers_.pids());
   for (const Failure& failure : failures) observers_.write(HangSuspectedHere{failure});
@@ -674,6 +713,7 @@ NodeStatus Agent::status() const {
       .workers_failed = static_cast<int>(failures_.size()),
       .last_failure = last_failure_,
       .log_directory = output_.log_place(),
+      .logs = world_ ? output_.worker_logs(world_->round) : std::vector<WorkerLogs>(),
       .job = server_ ? server_->facts() : std::nullopt,
   };
 }

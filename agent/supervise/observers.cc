@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "agent/stacks/evidence_json.h"
+#include "agent/status/log_query.h"
 #include "agent/status/node_status.h"
 #include "agent/status/redaction.h"
 #include "rendezvous/coordinator/node_queries.h"
@@ -18,6 +19,8 @@ namespace {
 // The coordinator itself waits up to kCensusLimit for the nodes.
 constexpr std::chrono::seconds kJobLimit = kCensusLimit + std::chrono::seconds(1);
 constexpr std::chrono::seconds kStacksLimit = rendezvous::kLookLimit + std::chrono::seconds(3);
+
+constexpr std::chrono::seconds kLogsLimit = rendezvous::kLogLimit + std::chrono::seconds(1);
 
 // The temporary directory is removed at the end unless streams go to files there.
 bool keeps_logs(const OutputSpec& output) {
@@ -47,15 +50,25 @@ Result<void> Observers::open(asio::io_context& io, const AgentSpec& spec, const 
       .environment = reported_environment(spec.worker.environment),
       .placements = spec.worker.placements});
   write(PhaseBegan{Phase::Waiting});
-  status_socket_.emplace(io, log, "drun", [this](const StatusSocket::Reply& reply) {
-    reply(status_json(sources_.status()));
-  });
+  status_socket_.emplace(io, log, "drun",
+                         [this](const std::string&, const StatusSocket::Reply& reply) {
+                           reply(status_json(sources_.status()));
+                         });
   job_.emplace(io, log, "drun-job", kJobLimit, sources_.ask_job, [this](const std::string& why) {
     return job_json(sources_.status(), {.note = why});
   });
   stacks_.emplace(
       io, log, "drun-stacks", kStacksLimit, sources_.ask_stacks,
       [this](const std::string& why) { return evidence_json({.notes = {why}}, run_id_); });
+  logs_.emplace(
+      io, log, "drun-logs", kLogsLimit,
+      [this](std::uint64_t question, const std::string& request) {
+        if (const std::optional<LogQuery> query = parse_log_request(request))
+          return sources_.ask_log(question, *query);
+        answer(question, LogPart{.note = "malformed request"});
+      },
+      [](const std::string& why) { return log_answer({.note = why}); },
+      StatusSocket::Requests::Line);
   return spec.web ? open_web(io, *spec.web, log) : Result<void>();
 }
 
@@ -77,10 +90,15 @@ void Observers::answer(std::uint64_t question, const Evidence& evidence) {
   if (stacks_) stacks_->answer(question, [&] { return evidence_json(evidence, run_id_); });
 }
 
+void Observers::answer(std::uint64_t question, const LogPart& part) {
+  if (logs_) logs_->answer(question, [&] { return log_answer(part); });
+}
+
 void Observers::close() {
   status_socket_.reset();
   job_.reset();
   stacks_.reset();
+  logs_.reset();
   web_.reset();
 }
 

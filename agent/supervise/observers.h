@@ -18,6 +18,7 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/evidence.h"
+#include "rendezvous/job/log_part.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::agent {
@@ -29,6 +30,7 @@ class Observers {
     std::function<NodeStatus()> status;
     ForwardedQueries::Ask ask_job;
     ForwardedQueries::Ask ask_stacks;
+    std::function<void(std::uint64_t question, const LogQuery& query)> ask_log;
   };
 
   // Errors: those of EventFile and web::Server, if the user enabled them.
@@ -37,6 +39,7 @@ class Observers {
 
   void answer(std::uint64_t question, const Census& census);
   void answer(std::uint64_t question, const Evidence& evidence);
+  void answer(std::uint64_t question, const LogPart& part);
   EventLog& events() { return events_; }
   void write(const Event& event) { events_.write(event); }
 
@@ -49,6 +52,7 @@ class Observers {
   std::optional<StatusSocket> status_socket_;
   std::optional<ForwardedQueries> job_;
   std::optional<ForwardedQueries> stacks_;
+  std::optional<ForwardedQueries> logs_;
   std::unique_ptr<web::Server> web_;
 };
 

@@ -19,8 +19,8 @@ struct OptionSyntax {
 };
 
 struct CommandSyntax {
-  enum class Operand { None, Program, Job, Files };
-  std::string name{};  // "store"; empty: drun itself
+  enum class Operand { None, Program, Job, Jobs, Files };  // Job: at most one
+  std::string name{};                                      // "store"; empty: drun itself
   std::string head{};  // the text that --help prints before the options
   Operand operand = Operand::None;
   std::vector<OptionSyntax> options{};

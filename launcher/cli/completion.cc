@@ -75,7 +75,7 @@ class Completer {
       if (word == "--") return operand(at + 1);
       if (word.size() < 2 || word[0] != '-') {
         if (command_->operand == CommandSyntax::Operand::Files) continue;
-        if (command_->operand != CommandSyntax::Operand::Job) return operand(at);
+        if (!takes_jobs()) return operand(at);
         has_job_ = true;
         continue;
       }
@@ -99,6 +99,11 @@ class Completer {
   }
 
  private:
+  bool takes_jobs() const {
+    return command_->operand == CommandSyntax::Operand::Job ||
+           command_->operand == CommandSyntax::Operand::Jobs;
+  }
+
   std::size_t skip_command(std::size_t at) {
     if (at + 1 >= words_.size()) return at;
     for (const CommandSyntax& command : commands_) {
@@ -126,8 +131,8 @@ class Completer {
 
   // `at`: index of the first word that is not an option.
   Completion operand(std::size_t at) {
-    if (command_->operand == CommandSyntax::Operand::Job) {
-      if (!has_job_) result_.more = More::Jobs;
+    if (takes_jobs()) {
+      if (!has_job_ || command_->operand == CommandSyntax::Operand::Jobs) result_.more = More::Jobs;
     } else if (command_->operand == CommandSyntax::Operand::Files) {
       result_.more = More::Files;
     } else if (command_->operand == CommandSyntax::Operand::Program) {

@@ -49,6 +49,9 @@ constexpr std::array kTopics = std::to_array<Topic>({
 
 constexpr std::array kCommands = std::to_array<Topic>({
     {"status", "show your running jobs"},
+    {"list", "list your running jobs, one line each"},
+    {"stop", "stop running jobs"},
+    {"logs", "print lines from the log files of ranks"},
     {"stacks", "show what the workers of a job are doing"},
     {"report", "make a report from the event files of a job"},
     {"doctor", "check the machines of a job before you start it"},
@@ -141,6 +144,9 @@ std::string short_help(std::string_view invoked_as) {
   if (!is_torchrun) {
     text +=
         "          run a job\n"
+        "       drun list                               list running jobs\n"
+        "       drun stop job...                        stop running jobs\n"
+        "       drun logs [job] [rank...] [-f]          print lines of ranks\n"
         "       drun status|stacks [job]                inspect a running job\n"
         "       drun report events... [-o file]         make a report of a job\n"
         "       drun doctor [options] [program]         check the machines of a job\n"
@@ -186,6 +192,9 @@ std::string launcher_help_head(std::string_view invoked_as) {
   std::string text = "Usage: " + name + " [options] [--] program [args...]\n";
   if (name != "torchrun") {
     text +=
+        "       drun list\n"
+        "       drun stop job... [--timeout S]\n"
+        "       drun logs [job] [rank...] [options]\n"
         "       drun status|stacks [job]\n"
         "       drun report events... [-o file] [--text]\n"
         "       drun doctor [options] [program [args...]]\n"
@@ -264,6 +273,30 @@ std::string status_help_head() {
          "\n"
          "Shows your jobs that have an agent on this machine: phase, round, restarts, all\n"
          "nodes and workers, and the last failure. JOB is a run id or the pid of an agent.\n";
+}
+
+std::string list_help_head() {
+  return "Usage: drun list [--json]\n"
+         "\n"
+         "Lists your jobs that have an agent on this machine, one line each. On a terminal,\n"
+         "long commands are cut to its width.\n";
+}
+
+std::string stop_help_head() {
+  return "Usage: drun stop JOB... [--timeout S]\n"
+         "\n"
+         "Stops jobs in order, as SIGTERM to drun does, on all their nodes, and waits until\n"
+         "they have ended. JOB is a run id or the pid of an agent or of drun. An elastic\n"
+         "job loses the nodes of this machine and continues if enough others are left.\n";
+}
+
+std::string logs_help_head() {
+  return "Usage: drun logs [JOB] [RANK...] [-f] [-g PATTERN] [-n N] [--stdout|--stderr]\n"
+         "\n"
+         "Prints the lines of ranks, of the latest round, from the log files of a job (--tee,\n"
+         "--redirects). JOB is a run id or a pid; without it, the only job here. RANK is a\n"
+         "rank or a range (0-3,8), on any node; without it, all ranks on this machine.\n"
+         "Lines of several ranks have the labels of drun's console.\n";
 }
 
 std::string stacks_help_head() {

@@ -36,6 +36,9 @@ std::string_view command_like(std::string_view word);
 
 std::string store_help_head();
 std::string status_help_head();
+std::string list_help_head();
+std::string stop_help_head();
+std::string logs_help_head();
 std::string stacks_help_head();
 std::string report_help_head();
 // drun doctor --help: lists only the launcher's options about nodes and rendezvous.

@@ -21,8 +21,20 @@ drun \- start a distributed job on one or several machines
 .B drun store
 .RI [ option ...]
 .br
+.B drun list
+.RI [ option ...]
+.br
 .B drun status
 .RI [ job ]
+.RI [ option ...]
+.br
+.B drun stop
+.IR job ...
+.RI [ option ...]
+.br
+.B drun logs
+.RI [ job ]
+.RI [ rank ...]
 .RI [ option ...]
 .br
 .B drun stacks

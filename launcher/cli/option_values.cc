@@ -1,6 +1,7 @@
 #include "launcher/cli/option_values.h"
 
 #include <arpa/inet.h>
+#include <regex.h>
 
 #include <algorithm>
 #include <array>
@@ -193,6 +194,34 @@ Result<std::vector<int>> parse_ranks(std::string_view text) {
     ranks.push_back(*rank);
   }
   return ranks;
+}
+
+Result<RankRanges> parse_rank_ranges(std::string_view text) {
+  RankRanges ranges;
+  for (const std::string_view part : trimmed_parts(text, ',')) {
+    const std::size_t dash = part.find('-');
+    const Result<int> first = parse_rank(part.substr(0, dash));
+    const Result<int> last = dash == part.npos ? first : parse_rank(part.substr(dash + 1));
+    if (!first || !last || *last < *first)
+      return bad("\"" + std::string(text) + "\" is not a list of ranks, such as 3 or 0-3,8");
+    ranges.push_back({*first, *last});
+  }
+  normalise(ranges);
+  return ranges;
+}
+
+Result<std::string> parse_pattern(std::string_view text) {
+  std::string pattern(text);
+  regex_t compiled;
+  const int code = regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB);
+  if (code == 0) {
+    regfree(&compiled);
+    return pattern;
+  }
+  char reason[256];
+  regerror(code, &compiled, reason, sizeof(reason));
+  return bad("it is not an extended regular expression (" + std::string(reason) +
+             "); put a backslash before characters such as [ and (");
 }
 
 Result<std::vector<std::string>> parse_words(std::string_view text) {

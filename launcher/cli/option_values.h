@@ -34,7 +34,9 @@ Result<std::chrono::milliseconds> parse_seconds(std::string_view text);   // "30
 Result<std::chrono::milliseconds> parse_interval(std::string_view text);  // the same, above 0
 Result<StreamChoice> parse_streams(std::string_view text);                // "3", "0:1,12:3"
 Result<std::vector<int>> parse_ranks(std::string_view text);              // "0,2"
-Result<std::vector<std::string>> parse_words(std::string_view text);      // "A,B"; ",," is a comma
+Result<RankRanges> parse_rank_ranges(std::string_view text);              // "0-3,8"
+Result<std::string> parse_pattern(std::string_view text);  // a POSIX extended regular expression
+Result<std::vector<std::string>> parse_words(std::string_view text);  // "A,B"; ",," is a comma
 // "a=1,b=2", also with quotes around the whole text or a value.
 Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text);
 Result<bool> parse_switch(std::string_view text);  // PET_ variables of flags: whole numbers

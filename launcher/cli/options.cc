@@ -578,6 +578,35 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   return Command(store);
 }
 
+struct Operands {
+  std::vector<std::string> options{};  // with their values
+  std::vector<std::string> words{};    // the others
+};
+
+// Options may precede or follow the other words. "--" ends them, and "-" is not one.
+Operands separated(std::span<const std::string> words, const std::vector<KnownOption>& known) {
+  const auto takes_next = [&known](const std::string& word) {
+    return std::any_of(known.begin(), known.end(), [&word](const KnownOption& option) {
+      const bool is_letter = word.size() == 2 && word[1] == option.letter;
+      const bool is_prefix = word.size() > 2 && option.name.starts_with(word);
+      return option.value == KnownOption::Value::Needed && (is_letter || is_prefix);
+    });
+  };
+  Operands found;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") {
+      found.words.insert(found.words.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                         words.end());
+      break;
+    }
+    const bool is_option = word.size() > 1 && word.starts_with('-');
+    (is_option ? found.options : found.words).push_back(word);
+    if (is_option && takes_next(word) && i + 1 < words.size()) found.options.push_back(words[++i]);
+  }
+  return found;
+}
+
 // Moves options to the front; the user may give them after the job.
 std::vector<std::string> options_first(std::span<const std::string> words) {
   std::vector<std::string> ordered(words.begin(), words.end());
@@ -610,6 +639,99 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   }
   status.job = arguments->program;
   return Command(status);
+}
+
+void declare_list(OptionTable& table, ListCommand& list, bool& help) {
+  table.group("Options");
+  table.flag("--json", list.is_json, "print one JSON object per job, one per line",
+             kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
+}
+
+Result<Command> parse_list_command(std::span<const std::string> words, const Lookup& variables) {
+  ListCommand list;
+  bool help = false;
+  OptionTable table(variables);
+  declare_list(table, list, help);
+  const Result<Arguments> arguments = table.parse(words);
+  if (!arguments) return with_context(arguments.error(), "list");
+  if (help) return Command(ShowText{help_text(list_help_head(), table.help(), ""), 0});
+  if (arguments->program) return too_much("list", *arguments->program);
+  return Command(list);
+}
+
+void declare_stop(OptionTable& table, StopCommand& stop, bool& help) {
+  table.group("Options");
+  table.value("--timeout", stop.timeout, parse_seconds, "S",
+              "fail if a job still runs after S seconds; 0: do not wait [default: wait until the "
+              "jobs have ended]",
+              kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
+}
+
+Result<Command> parse_stop_command(std::span<const std::string> words, const Lookup& variables) {
+  StopCommand stop;
+  bool help = false;
+  OptionTable table(variables);
+  declare_stop(table, stop, help);
+  Operands found = separated(words, table.known());
+  const Result<Arguments> arguments = table.parse(found.options);
+  if (!arguments) return with_context(arguments.error(), "stop");
+  if (help) return Command(ShowText{help_text(stop_help_head(), table.help(), ""), 0});
+  if (found.words.empty())
+    return Error{ErrorCode::Usage,
+                 "stop: no job; give the run id or the pid of each job, which drun list shows"};
+  stop.jobs = std::move(found.words);
+  return Command(stop);
+}
+
+struct LogsStreams {
+  bool is_stdout_only = false;
+  bool is_stderr_only = false;
+};
+
+void declare_logs(OptionTable& table, LogsCommand& logs, LogsStreams& streams, bool& help) {
+  table.group("Options");
+  table.flag("-f,--follow", logs.is_following,
+             "print further lines as they are written, also after restarts, until the job ends",
+             kOwnWithoutVariable);
+  table.value("-g,--grep", logs.pattern, parse_pattern, "PATTERN",
+              "print only lines that match this extended regular expression (as grep -E)",
+              kOwnWithoutVariable);
+  table.value("-n,--tail", logs.tail, parse_count, "N",
+              "print only the last N lines of each file; with --grep, the last N that match "
+              "[default: all]",
+              kOwnWithoutVariable);
+  table.flag("--stdout", streams.is_stdout_only, "print only standard output", kOwnWithoutVariable);
+  table.flag("--stderr", streams.is_stderr_only, "print only standard error", kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
+}
+
+Result<Command> parse_logs_command(std::span<const std::string> words, const Lookup& variables) {
+  LogsCommand logs;
+  LogsStreams streams;
+  bool help = false;
+  OptionTable table(variables);
+  declare_logs(table, logs, streams, help);
+  Operands found = separated(words, table.known());
+  const Result<Arguments> arguments = table.parse(found.options);
+  if (!arguments) return with_context(arguments.error(), "logs");
+  if (help) return Command(ShowText{help_text(logs_help_head(), table.help(), ""), 0});
+  if (streams.is_stdout_only != streams.is_stderr_only) {
+    logs.has_stdout = streams.is_stdout_only;
+    logs.has_stderr = streams.is_stderr_only;
+  }
+  for (std::size_t i = 0; i < found.words.size(); ++i) {
+    if (i == 0) {
+      logs.first = found.words[i];
+      continue;
+    }
+    const Result<RankRanges> ranks = parse_rank_ranges(found.words[i]);
+    if (!ranks) return with_context(ranks.error(), "logs");
+    logs.ranks.insert(logs.ranks.end(), ranks->begin(), ranks->end());
+  }
+  normalise(logs.ranks);
+  return Command(logs);
 }
 
 void declare_stacks(OptionTable& table, StacksCommand& stacks, bool& help) {
@@ -672,19 +794,9 @@ Result<Command> parse_report_command(std::span<const std::string> words, const L
   bool help = false;
   OptionTable table(variables);
   declare_report(table, report, help);
-  std::vector<std::string> options;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--") {
-      report.files.insert(report.files.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                          words.end());
-      break;
-    }
-    const bool is_option = words[i].starts_with('-') && words[i] != "-";
-    (is_option ? options : report.files).push_back(words[i]);
-    const bool takes_next = words[i] == "-o" || words[i] == "--output";
-    if (takes_next && i + 1 < words.size()) options.push_back(words[++i]);
-  }
-  const Result<Arguments> arguments = table.parse(options);
+  Operands found = separated(words, table.known());
+  report.files = std::move(found.words);
+  const Result<Arguments> arguments = table.parse(found.options);
   if (!arguments) return with_context(arguments.error(), "report");
   if (help) return Command(ShowText{help_text(report_help_head(), table.help(), ""), 0});
   if (report.files.empty())
@@ -700,6 +812,9 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.empty()) return std::nullopt;
   if (words.front() == "store") return parse_store_command(words.subspan(1), variables);
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
+  if (words.front() == "list") return parse_list_command(words.subspan(1), variables);
+  if (words.front() == "stop") return parse_stop_command(words.subspan(1), variables);
+  if (words.front() == "logs") return parse_logs_command(words.subspan(1), variables);
   if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
   if (words.front() == "report") return parse_report_command(words.subspan(1), variables);
   if (words.front() == "help") return parse_help_command(words.subspan(1), variables);
@@ -724,6 +839,16 @@ std::vector<CommandSyntax> command_syntaxes() {
   StatusCommand status_command;
   OptionTable status(no_variables);
   declare_status(status, status_command, help);
+  ListCommand list_command;
+  OptionTable list(no_variables);
+  declare_list(list, list_command, help);
+  LogsCommand logs_command;
+  LogsStreams logs_streams;
+  OptionTable logs(no_variables);
+  declare_logs(logs, logs_command, logs_streams, help);
+  StopCommand stop_command;
+  OptionTable stop(no_variables);
+  declare_stop(stop, stop_command, help);
   StacksCommand stacks_command;
   OptionTable stacks(no_variables);
   declare_stacks(stacks, stacks_command, help);
@@ -734,6 +859,9 @@ std::vector<CommandSyntax> command_syntaxes() {
       {"", launcher_help_head("drun"), Operand::Program, launcher.syntax()},
       {"store", store_help_head(), Operand::None, store.syntax()},
       {"status", status_help_head(), Operand::Job, status.syntax()},
+      {"list", list_help_head(), Operand::None, list.syntax()},
+      {"stop", stop_help_head(), Operand::Jobs, stop.syntax()},
+      {"logs", logs_help_head(), Operand::Job, logs.syntax()},
       {"stacks", stacks_help_head(), Operand::Job, stacks.syntax()},
       {"report", report_help_head(), Operand::Files, report.syntax()},
       {"doctor", doctor_help({}), Operand::Program, doctor.syntax()},

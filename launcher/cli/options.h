@@ -20,6 +20,7 @@
 #include "launcher/placement/place.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/job/evidence.h"
 #include "rendezvous/job/world.h"
 
 namespace drun {
@@ -244,6 +245,31 @@ struct StacksCommand {
   bool operator==(const StacksCommand&) const = default;
 };
 
+// `drun list`: one line per job that has an agent on this machine.
+struct ListCommand {
+  bool is_json = false;
+  bool operator==(const ListCommand&) const = default;
+};
+
+// `drun stop`: ends jobs that have an agent on this machine.
+struct StopCommand {
+  std::vector<std::string> jobs{};                     // as in StatusCommand
+  std::optional<std::chrono::milliseconds> timeout{};  // absent: waits without a limit; 0: not
+  bool operator==(const StopCommand&) const = default;
+};
+
+// `drun logs`: prints lines from the log files of ranks.
+struct LogsCommand {
+  std::optional<std::string> first{};  // a job as in StatusCommand, or else ranks
+  RankRanges ranks{};                  // empty: all
+  bool is_following = false;
+  std::optional<std::string> pattern{};  // a POSIX extended regular expression
+  std::optional<int> tail{};             // the last lines of each file
+  bool has_stdout = true;
+  bool has_stderr = true;
+  bool operator==(const LogsCommand&) const = default;
+};
+
 // `drun report`: renders the event files of a job as a page or as text.
 struct ReportCommand {
   std::vector<std::string> files{};
@@ -271,8 +297,9 @@ struct CompleteCommand {
   bool operator==(const CompleteCommand&) const = default;
 };
 
-using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ReportCommand,
-                             FromStdinCommand, CompleteCommand, ShowText>;
+using Command =
+    std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ReportCommand, ListCommand,
+                 StopCommand, LogsCommand, FromStdinCommand, CompleteCommand, ShowText>;
 
 // `argv` includes argv[0]; `variables` looks up PET_<NAME> and LOGLEVEL. Errors: Usage, naming the
 // option (or the variable, or the file), the value, the reason and the remedy; without a trailing

@@ -72,6 +72,11 @@ std::vector<std::string> agent_sockets(const std::string& word) {
 }
 
 std::string ask_agent(const std::string& name, std::chrono::milliseconds limit) {
+  return ask_agent(name, limit, "");
+}
+
+std::string ask_agent(const std::string& name, std::chrono::milliseconds limit,
+                      const std::string& request) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (name.size() + 1 > sizeof(address.sun_path)) return "";
@@ -80,7 +85,13 @@ std::string ask_agent(const std::string& name, std::chrono::milliseconds limit) 
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // A local connect does not block; EAGAIN means that the agent has too many clients.
   if (!socket || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return "";
-  return is_honest(socket.get(), name) ? read_all(socket.get(), limit) : "";
+  if (!is_honest(socket.get(), name)) return "";
+  // A request is short: an empty socket takes all of it. Without one, the agent may have answered
+  // and closed its end already, where even an empty send fails.
+  if (!request.empty() && send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+                              static_cast<ssize_t>(request.size()))
+    return "";
+  return read_all(socket.get(), limit);
 }
 
 std::string ask_agent(const std::string& word, int agent_pid, std::chrono::milliseconds limit) {

@@ -26,6 +26,10 @@ std::vector<std::string> agent_sockets(const std::string& word);
 // The agent's answer. Empty if the agent has exited, is not trusted, or does not answer in time.
 std::string ask_agent(const std::string& name, std::chrono::milliseconds limit);
 
+// The same for a socket that expects a request (StatusSocket::Requests::Line).
+std::string ask_agent(const std::string& name, std::chrono::milliseconds limit,
+                      const std::string& request);
+
 // Queries the agent with this pid. Also empty if there is none.
 std::string ask_agent(const std::string& word, int agent_pid, std::chrono::milliseconds limit);
 

@@ -7,15 +7,13 @@
 #include <string>
 
 #include "launcher/cli/completion.h"
-#include "launcher/commands/ask_agents.h"
+#include "launcher/commands/local_jobs.h"
 #include "launcher/facts/small_files.h"
 #include "launcher/plan/host_pool.h"
-#include "launcher/report/status_text.h"
 
 namespace drun {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kTimeForJobs{500};
 
 void add(Completion& completion, const std::string& word) {
@@ -23,14 +21,9 @@ void add(Completion& completion, const std::string& word) {
 }
 
 void add_jobs(Completion& completion) {
-  const Clock::time_point end = Clock::now() + kTimeForJobs;
   std::set<std::string> jobs;
-  for (const std::string& socket : agent_sockets("drun")) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    if (left.count() <= 0) break;
-    const Result<StatusNames> names = status_names(ask_agent(socket, left));
-    if (names) jobs.insert(names->run_id);
-  }
+  for (const LocalAgent& agent : local_agents({.each = kTimeForJobs, .all = kTimeForJobs}))
+    if (!agent.names.run_id.empty()) jobs.insert(agent.names.run_id);
   for (const std::string& job : jobs) add(completion, job);
 }
 

@@ -1,62 +1,32 @@
 #include "launcher/commands/show_status.h"
 
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <csignal>
 #include <cstdio>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "launcher/commands/ask_agents.h"
+#include "launcher/commands/local_jobs.h"
+#include "launcher/report/live_view.h"
 #include "launcher/report/status_text.h"
-#include "rendezvous/net/asio.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace drun {
 namespace {
 
-constexpr std::chrono::seconds kTimeForOne{2};
-constexpr std::chrono::seconds kTimeForJob{5};  // agents answer within 3 s
+constexpr int kRefreshMs = 1000;
 
-struct Said {
-  StatusNames names;
-  std::string status;
-};
-
-// The selected agents of this machine.
-std::vector<Said> agents(const StatusCommand& command) {
-  std::vector<Said> found;
-  for (const std::string& name : agent_sockets("drun")) {
-    std::string status = ask_agent(name, kTimeForOne);
-    const Result<StatusNames> names = status_names(status);
-    if (!names || (command.job && !is_called(*names, *command.job))) continue;
-    found.push_back({*names, std::move(status)});
-  }
-  return found;
-}
-
-// One status per job; any of its agents can provide it.
-std::vector<std::string> jobs(const std::vector<Said>& agents) {
-  std::vector<std::string> statuses;
-  std::set<std::pair<std::string, std::string>> seen;
-  for (const auto& [names, status] : agents) {
-    const std::pair job(names.run_id, names.meeting_point);
-    if (names.has_met() && seen.contains(job)) continue;
-    std::string said = ask_agent("drun-job", names.agent_pid, kTimeForJob);
-    if (!is_job_status(said)) continue;  // it has just ended or does not respond
-    statuses.push_back(std::move(said));
-    seen.insert(job);
-  }
-  return statuses;
-}
-
-std::vector<std::string> statuses_of(const StatusCommand& command,
-                                     const std::vector<Said>& agents) {
-  if (!command.is_node) return jobs(agents);
+std::vector<std::string> statuses_of(const StatusCommand& command) {
+  std::vector<LocalAgent> agents = answering(agents_called(local_agents(), command.job));
+  if (!command.is_node) return job_statuses(agents);
   std::vector<std::string> statuses;
   statuses.reserve(agents.size());
-  for (const Said& said : agents) statuses.push_back(said.status);
+  for (LocalAgent& agent : agents) statuses.push_back(std::move(agent.status));
   return statuses;
 }
 
@@ -72,29 +42,89 @@ std::string shown(const StatusCommand& command, const std::vector<std::string>& 
   return text;
 }
 
+bool print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0;
+}
+
+// The signals that end the view are read instead of ending the process, so that the terminal is
+// restored.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
+    fd_ = UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  // Whether one of them arrives within that time.
+  bool arrives_in(int milliseconds) const {
+    pollfd waited{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return poll(&waited, 1, milliseconds) != 0;
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+// A second screen without a cursor; the destructor returns to the first one.
+class SecondScreen {
+ public:
+  SecondScreen() { print("\x1b[?1049h\x1b[?25l"); }
+  ~SecondScreen() { print("\x1b[?25h\x1b[?1049l"); }
+  SecondScreen(const SecondScreen&) = delete;
+  SecondScreen& operator=(const SecondScreen&) = delete;
+};
+
+ScreenSize screen_size() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+    return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
+// Until the jobs have ended, or a signal. The last status stays on the first screen.
+// Returns whether there was a job.
+bool watch_on_terminal(const StatusCommand& command, bool has_color) {
+  const EndSignals signals;
+  StateHistory history;
+  std::string text;
+  {
+    const SecondScreen screen;
+    do {
+      const std::vector<std::string> statuses = statuses_of(command);
+      if (statuses.empty()) break;
+      for (const std::string& status : statuses) history.add(status);
+      text = shown(command, statuses);
+      const ScreenSize size = screen_size();
+      if (!print(repaint(text + history.text(size.columns, has_color), size))) break;
+    } while (!signals.arrives_in(kRefreshMs));
+  }
+  print(text);
+  return !text.empty();
+}
+
+// On a pipe or a plain terminal: one text after the other.
+bool watch_as_text(const StatusCommand& command) {
+  bool has_shown = false;
+  while (true) {
+    const std::vector<std::string> statuses = statuses_of(command);
+    if (statuses.empty()) return has_shown;
+    has_shown = true;
+    if (!print(shown(command, statuses)) || !command.is_live) return true;
+    poll(nullptr, 0, kRefreshMs);
+  }
+}
+
 }  // namespace
 
 int show_status(const StatusCommand& command, const HostFacts& host) {
-  // Repaints from the top of the screen and clears the rest of the previous output.
-  const bool repaints = command.is_live && !command.is_json && isatty(STDOUT_FILENO) == 1 &&
-                        variable(host, "TERM").value_or("dumb") != "dumb";
-  asio::io_context io(1);
-  asio::steady_timer pause(io);
-  bool has_shown = false;
-  while (true) {
-    const std::vector<std::string> statuses = statuses_of(command, agents(command));
-    if (statuses.empty()) break;
-    has_shown = true;
-    const std::string text = shown(command, statuses);
-    std::fputs((repaints ? "\x1b[H\x1b[2J" + text : text).c_str(), stdout);
-    if (std::fflush(stdout) != 0 || !command.is_live) return 0;
-    pause.expires_after(std::chrono::seconds(1));
-    pause.wait();
-  }
-  if (has_shown) return 0;
-  const std::string which =
-      command.job ? "no job \"" + *command.job + "\" of yours" : "no job of yours";
-  std::fprintf(stderr, "drun status: %s runs on this machine\n", which.c_str());
+  const bool is_picture = command.is_live && !command.is_json && isatty(STDOUT_FILENO) == 1 &&
+                          variable(host, "TERM").value_or("dumb") != "dumb";
+  const bool has_color = variable(host, "NO_COLOR").value_or("").empty();
+  if (is_picture ? watch_on_terminal(command, has_color) : watch_as_text(command)) return 0;
+  std::fprintf(stderr, "drun status: %s\n", no_such_job(command.job).c_str());
   return 1;
 }
 

@@ -10,6 +10,7 @@
 
 #include "agent/status/redaction.h"
 #include "launcher/base/words.h"
+#include "launcher/report/diagnosis_view.h"
 
 namespace drun {
 namespace {
@@ -133,7 +134,8 @@ enum class Detail { All, NoRankBars, FailedRanksOnly, FailedNodesOnly, FailedGro
 
 class Page {
  public:
-  Page(const Job& job, Detail detail) : job_(job), detail_(detail) {
+  Page(const Job& job, const agent::Diagnosis& diagnosis, Detail detail)
+      : job_(job), diagnosis_(diagnosis), detail_(detail) {
     for (const Mark& mark : job.marks)
       if (mark.kind == MarkKind::Failure) failed_nodes_.insert(mark.node);
     scale_ = job.wall_s > 0 ? 1000 / job.wall_s : 0;
@@ -240,6 +242,7 @@ class Page {
   double ledger(Phase phase) const { return job_.ledger.at(agent::index_of(phase)); }
 
   const Job& job_;
+  const agent::Diagnosis& diagnosis_;
   Detail detail_;
   std::set<std::size_t> failed_nodes_;
   double scale_ = 0;
@@ -274,15 +277,27 @@ void Page::write_head() {
 
 void Page::write_cause() {
   if (!job_.root_cause) {
-    if (job_.outcome != "succeeded" && !job_.message.empty())
-      out_ += "<section><h2>Cause</h2><div class=\"cause\"><p>" + html_text(job_.message) +
-              "</p></div></section>\n";
+    if (job_.outcome != "succeeded" && !job_.message.empty()) {
+      out_ += "<section><h2>Cause</h2><div class=\"cause\"><p>" + html_text(job_.message) + "</p>";
+      if (diagnosis_.fault != agent::FaultClass::None) {
+        out_ += "<dl>";
+        field("Advice", advice_text(diagnosis_));
+        out_ += "</dl>";
+      }
+      out_ += "</div></section>\n";
+    }
     return;
   }
   const FailureText& cause = *job_.root_cause;
   out_ +=
       "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Root cause</h2><div "
       "class=\"cause\"><dl>";
+  if (diagnosis_.fault != agent::FaultClass::None) {
+    field("Diagnosis", title_of(diagnosis_.fault) + ": " + diagnosis_.summary);
+    field("Advice", advice_text(diagnosis_));
+    for (std::size_t i = 0; i < diagnosis_.evidence.size(); ++i)
+      field(i == 0 ? "Evidence" : "", diagnosis_.evidence[i]);
+  }
   field("Rank", std::to_string(cause.rank) + ", local rank " + std::to_string(cause.local_rank) +
                     " on " + place_of(cause) +
                     (cause.pid > 0 ? ", pid " + std::to_string(cause.pid) : ""));
@@ -670,10 +685,11 @@ std::string headline_of(const Job& job) {
 }
 
 std::string report_html(const Job& job) {
+  const agent::Diagnosis diagnosis = diagnosis_of(job);
   std::string page;
   for (const Detail detail : {Detail::All, Detail::NoRankBars, Detail::FailedRanksOnly,
                               Detail::FailedNodesOnly, Detail::FailedGroupsOnly}) {
-    page = Page(job, detail).make();
+    page = Page(job, diagnosis, detail).make();
     if (page.size() <= kMostHtmlBytes) break;
   }
   return page;

@@ -6,6 +6,7 @@
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/help.h"
+#include "launcher/report/diagnosis_view.h"
 #include "rendezvous/base/result.h"
 
 namespace drun {
@@ -116,6 +117,13 @@ std::string worker_text(const Failure& failure, const Outcome& outcome,
   return text;
 }
 
+// At most two lines; none if the headline says it all.
+void write_diagnosis(Writer& writer, const Outcome& outcome) {
+  const agent::Diagnosis diagnosis = agent::diagnose(outcome);
+  if (!diagnosis.adds_to_headline) return;
+  writer.field("cause", {printable(diagnosis.summary), printable(advice_text(diagnosis))});
+}
+
 void write_root_cause(Writer& writer, const Failure& failure, const Outcome& outcome) {
   writer.field("error", error_lines(failure));
   if (std::holds_alternative<Hung>(failure.status))
@@ -207,6 +215,7 @@ void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& ou
   writer.line("");  // separates the report from the workers' output
   if (!writer.style().has_shown_stderr) write_stderr(writer, root);
   writer.headline("job failed" + after(outcome) + ": " + rank_text(root) + " " + verb_phrase(root));
+  write_diagnosis(writer, outcome);
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
   write_left_out(writer, outcome);

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "agent/diagnosis/diagnosis.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
 #include "launcher/placement/placement_text.h"
@@ -87,6 +88,19 @@ Json all_of(const std::vector<InjectedFault>& faults) {
   return list;
 }
 
+Json to_json(const agent::Diagnosis& diagnosis) {
+  if (diagnosis.fault == agent::FaultClass::None) return nullptr;
+  Json ranks = Json::array();
+  for (const RankRange& range : diagnosis.ranks) ranks.push_back({range.first, range.last});
+  return Json{{"class", agent::word_of(diagnosis.fault)},
+              {"ranks", std::move(ranks)},
+              {"exclude_node", or_null(diagnosis.exclude_node)},
+              {"summary", diagnosis.summary},
+              {"evidence", diagnosis.evidence},
+              {"restart_helps", agent::word_of(diagnosis.restart_helps)},
+              {"advice", diagnosis.advice}};
+}
+
 // The value of "outcome", and the fields for this kind of outcome.
 struct EndingJson {
   std::string word;
@@ -144,6 +158,7 @@ std::string report_json(const Outcome& outcome, int exit_code,
       {"max_restarts", outcome.max_restarts},
       {"duration_s", in_seconds(outcome.duration)},
       {"root_cause", nullptr},
+      {"diagnosis", to_json(agent::diagnose(outcome))},
       {"failures", ending.failures},
       {"failures_left_out", outcome.failures_left_out},
       {"details", ending.details},

@@ -9,6 +9,7 @@
 
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
+#include "launcher/report/diagnosis_view.h"
 #include "launcher/report/report_json.h"
 #include "rendezvous/base/result.h"
 
@@ -92,6 +93,14 @@ std::string element(const char* name, const char* type, const std::string& messa
          ">" + xml_text(text) + "</" + name + ">\n";
 }
 
+std::string diagnosis_lines(const agent::Diagnosis& diagnosis) {
+  if (diagnosis.fault == agent::FaultClass::None) return "";
+  std::string text = "cause: " + title_of(diagnosis.fault) + ": " + diagnosis.summary +
+                     "\nadvice: " + advice_text(diagnosis) + "\n";
+  for (const std::string& line : diagnosis.evidence) text += "evidence: " + line + "\n";
+  return text;
+}
+
 // The content of the test case "job"; empty if the job succeeded.
 std::string job_element(const Outcome& outcome, const std::string& text) {
   return std::visit(
@@ -101,7 +110,8 @@ std::string job_element(const Outcome& outcome, const std::string& text) {
             if (failed.failures.empty())
               return element("failure", "failed", "job failed; no worker reported a cause", text);
             const Failure& root = failed.failures.front();
-            return element("failure", "failed", headline(root), details(root));
+            return element("failure", "failed", headline(root),
+                           diagnosis_lines(agent::diagnose(outcome)) + details(root));
           },
           [&](const Interrupted& interrupted) {
             return element("error", "interrupted",
@@ -216,6 +226,11 @@ std::string report_junit(const Outcome& outcome, int exit_code, const std::strin
   xml += property("nodes", std::to_string(outcome.node_count));
   xml += property("workers", std::to_string(outcome.world_size));
   xml += property("restarts", std::to_string(outcome.restarts));
+  if (const agent::Diagnosis diagnosis = agent::diagnose(outcome);
+      diagnosis.fault != agent::FaultClass::None) {
+    xml += property("diagnosis", agent::word_of(diagnosis.fault));
+    xml += property("advice", advice_text(diagnosis));
+  }
   if (outcome.world_size > ranks)
     xml += property("ranks_not_listed", std::to_string(outcome.world_size - ranks));
   return xml + faults_of(outcome) + "    </properties>\n" + cases +

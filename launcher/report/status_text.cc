@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/words.h"
@@ -225,6 +226,26 @@ std::string job_failure(const StatusJson& failure) {
          printable(failure.at("time").get<std::string>()) + "\n";
 }
 
+// Characters of UTF-8 text.
+std::size_t characters_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+// At most `most` characters, the last three of them dots if it is cut.
+std::string cut_text(const std::string& text, std::size_t most) {
+  constexpr std::size_t kDots = 3;
+  if (characters_of(text) <= most) return text;
+  std::size_t count = 0;
+  std::size_t end = 0;
+  for (; end < text.size(); ++end) {
+    if ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) continue;
+    if (++count > most - std::min(most, kDots)) break;
+  }
+  return text.substr(0, end) + std::string(std::min(most, kDots), '.');
+}
+
 StatusJson parsed(std::string_view json) { return parse_foreign_json<StatusJson>(json); }
 
 }  // namespace
@@ -278,6 +299,133 @@ std::string job_text(std::string_view json) {
   } catch (const StatusJson::exception&) {
     return "";
   }
+}
+
+std::size_t nodes_in_status(std::string_view json) {
+  const StatusJson status = parsed(json);
+  try {
+    return count_in(status.at("nodes"));
+  } catch (const StatusJson::exception&) {
+    return 0;
+  }
+}
+
+std::size_t nodes_that_continue(std::string_view json, std::size_t leaving) {
+  const StatusJson job = parsed(json);
+  try {
+    const std::size_t joined = count_in(job.at("joined_nodes"));
+    const std::size_t least = count_in(job.at("min_nodes"));
+    const bool is_elastic = least < count_in(job.at("max_nodes"));
+    return is_elastic && joined >= least + leaving ? joined - leaving : 0;
+  } catch (const StatusJson::exception&) {
+    return 0;
+  }
+}
+
+std::optional<NodeLogs> node_logs(std::string_view json) {
+  const StatusJson status = parsed(json);
+  const auto text = [](const StatusJson& field) {
+    return field.is_string() ? field.get<std::string>() : std::string();
+  };
+  try {
+    NodeLogs logs;
+    if (status.at("schema") != "drun.status/1") return std::nullopt;
+    if (status.at("round").is_number()) logs.round = int_of(status.at("round"));
+    for (const StatusJson& worker : status.at("workers")) {
+      if (!worker.at("label").is_string()) continue;  // its files are not open yet
+      logs.ranks.push_back({.rank = int_of(worker.at("rank")),
+                            .label = text(worker.at("label")),
+                            .stdout_file = text(worker.at("stdout_log")),
+                            .stderr_file = text(worker.at("stderr_log"))});
+    }
+    return logs;
+  } catch (const StatusJson::exception&) {
+    return std::nullopt;
+  }
+}
+
+int world_size_in(std::string_view json) {
+  const StatusJson status = parsed(json);
+  try {
+    return status.at("world_size").is_number() ? int_of(status.at("world_size")) : 0;
+  } catch (const StatusJson::exception&) {
+    return 0;
+  }
+}
+
+NodeLogs in_round(NodeLogs logs, int round) {
+  const std::string old_folder = "/attempt_" + std::to_string(logs.round.value_or(round)) + "/";
+  const std::string folder = "/attempt_" + std::to_string(round) + "/";
+  for (RankLogs& rank : logs.ranks) {
+    for (std::string* const path : {&rank.stdout_file, &rank.stderr_file}) {
+      const std::size_t at = path->rfind(old_folder);
+      if (at != path->npos) path->replace(at, old_folder.size(), folder);
+    }
+  }
+  logs.round = round;
+  return logs;
+}
+
+std::optional<JobRow> job_row(std::string_view json) {
+  const StatusJson job = parsed(json);
+  try {
+    const bool has_world = job.at("round").is_number();
+    std::string command = command_words(job.at("command"));
+    if (command.starts_with(' ')) command.erase(0, 1);
+    std::string nodes = std::to_string(count_in(job.at("joined_nodes")));
+    if (!has_world) {
+      const std::size_t least = count_in(job.at("min_nodes"));
+      const std::size_t most = count_in(job.at("max_nodes"));
+      nodes += "/" + std::to_string(least) + (least == most ? "" : ":" + std::to_string(most));
+    }
+    const int most_restarts = int_of(job.at("max_restarts"));
+    return JobRow{.job = printable(job.at("run_id").get<std::string>()),
+                  .state = printable(job.at("phase").get<std::string>()),
+                  .nodes = std::move(nodes),
+                  .workers = has_world ? std::to_string(count_in(job.at("world_size"))) : "-",
+                  .restarts = std::to_string(count_in(job.at("restarts"))) +
+                              (most_restarts > 0 ? "/" + std::to_string(most_restarts) : ""),
+                  .up = duration(job.at("up_s").get<double>()),
+                  .command = std::move(command)};
+  } catch (const StatusJson::exception&) {
+    return std::nullopt;
+  }
+}
+
+JobRow silent_row(const StatusNames& names) {
+  return {.job = names.run_id.empty() ? std::to_string(names.drun_pid) : printable(names.run_id),
+          .state = "silent",
+          .nodes = "-",
+          .workers = "-",
+          .restarts = "-",
+          .up = "-",
+          .command = "(agent " + std::to_string(names.agent_pid) + " does not answer)"};
+}
+
+std::string job_table(const std::vector<JobRow>& rows, std::optional<std::size_t> columns) {
+  constexpr std::size_t kGap = 2;
+  constexpr std::size_t kLeastCommand = 8;
+  std::vector<JobRow> lines = {{"JOB", "STATE", "NODES", "WORKERS", "RESTARTS", "UP", "COMMAND"}};
+  lines.insert(lines.end(), rows.begin(), rows.end());
+  const auto cells = {&JobRow::job,     &JobRow::state,    &JobRow::nodes,
+                      &JobRow::workers, &JobRow::restarts, &JobRow::up};
+  std::size_t used = 0;
+  for (const auto cell : cells) {
+    std::size_t width = 0;
+    for (const JobRow& line : lines) width = std::max(width, characters_of(line.*cell));
+    for (JobRow& line : lines) (line.*cell).append(width + kGap - characters_of(line.*cell), ' ');
+    used += width + kGap;
+  }
+  std::string text;
+  for (const JobRow& line : lines) {
+    std::string command = line.command;
+    if (columns)
+      command =
+          cut_text(command, *columns > used + kLeastCommand ? *columns - used : kLeastCommand);
+    for (const auto cell : cells) text += line.*cell;
+    text += command + "\n";
+  }
+  return text;
 }
 
 }  // namespace drun

@@ -2,8 +2,11 @@
 // characters in names are made visible.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "rendezvous/base/result.h"
 
@@ -32,5 +35,59 @@ bool is_job_status(std::string_view json);
 
 // Of a whole job: several lines, each ending with a newline. Empty if `json` is not its status.
 std::string job_text(std::string_view json);
+
+// `nodes` of a node's status: requested, or in the round. 0 if it is not such a status.
+std::size_t nodes_in_status(std::string_view json);
+
+// How many nodes of the job with this status remain when `leaving` of them get SIGTERM: an elastic
+// job continues while enough nodes are left. Otherwise 0.
+std::size_t nodes_that_continue(std::string_view json, std::size_t leaving);
+
+// The log files of a rank, and the label of its lines on the console.
+struct RankLogs {
+  int rank = 0;
+  std::string label{};
+  std::string stdout_file{};  // empty: none
+  std::string stderr_file{};
+  bool operator==(const RankLogs&) const = default;
+};
+
+// Those of a node's workers in the latest round. Without ranks before its workers start.
+struct NodeLogs {
+  std::optional<int> round{};
+  std::vector<RankLogs> ranks{};
+  bool operator==(const NodeLogs&) const = default;
+};
+
+// Absent if `json` is not the status of a node.
+std::optional<NodeLogs> node_logs(std::string_view json);
+
+// 0 before the first round.
+int world_size_in(std::string_view json);
+
+// The files of the same workers in another round.
+NodeLogs in_round(NodeLogs logs, int round);
+
+// A line of `drun list`. Texts are printable.
+struct JobRow {
+  std::string job{};  // the run id
+  std::string state{};
+  std::string nodes{};  // "2"; "1/3" while two of three are missing
+  std::string workers{};
+  std::string restarts{};  // "1/3" of at most three
+  std::string up{};
+  std::string command{};
+  bool operator==(const JobRow&) const = default;
+};
+
+// Absent if `json` is not the status of a job.
+std::optional<JobRow> job_row(std::string_view json);
+
+// Of a job whose agent does not answer.
+JobRow silent_row(const StatusNames& names);
+
+// A header and a line per row, in aligned columns. Commands are cut so that lines have at most
+// `columns` characters.
+std::string job_table(const std::vector<JobRow>& rows, std::optional<std::size_t> columns);
 
 }  // namespace drun

@@ -19,6 +19,8 @@ constexpr std::size_t kMostNameBytes = 256;
 constexpr std::size_t kMostWords = 256;
 constexpr std::size_t kMostTextBytes = std::size_t{8} << 10;
 constexpr std::size_t kMostTailLines = 20;
+constexpr std::size_t kMostStackTextLines = 1000;
+constexpr std::size_t kMostHangs = 16;  // whose stacks are kept
 constexpr std::size_t kMostFailures = 16;
 constexpr double kLongest = 1e9;
 
@@ -395,6 +397,11 @@ class JobReading {
           "rank " + std::to_string(int_of(event, "rank")) + ": " + text_of(event, "signs", 1024));
     } else if (name == "hang_found") {
       if (Round* round = round_of(event)) round->reason = text_of(event, "cause", 1024);
+      std::string stacks;
+      for (const std::string& line : words_of(event, "evidence", kMostStackTextLines, 512))
+        stacks += line + "\n";
+      if (hang_stacks_.size() >= kMostHangs) hang_stacks_.erase(hang_stacks_.begin());
+      hang_stacks_[int_of(event, "round")] = std::move(stacks);
     } else if (name == "node_left_out") {
       const std::string text = "node " + std::to_string(int_of(event, "left_out_node_rank")) +
                                " (" + text_of(event, "left_out_host") +
@@ -448,6 +455,7 @@ class JobReading {
   std::map<std::pair<int, int>, FailureText> details_;  // by round and rank
   std::set<std::string> lost_;
   std::set<std::string> faults_;
+  std::map<int, std::string> hang_stacks_;                   // by round
   std::optional<std::pair<double, std::size_t>> last_stop_;  // time, node
   bool has_phases_ = false;
 };
@@ -476,6 +484,11 @@ void JobReading::finish() {
     job_.root_cause = job_.failures.front();
   } else if (!job_.rounds.empty() && job_.outcome != "succeeded") {
     job_.root_cause = job_.rounds.back().failure;
+  }
+  // Only of a round that ended with that hang.
+  if (job_.root_cause && job_.root_cause->ended.starts_with("hung")) {
+    const auto found = hang_stacks_.find(job_.root_cause->round);
+    if (found != hang_stacks_.end()) job_.hang_stacks = found->second;
   }
   if (!has_phases_) job_.notes.emplace_back("the events have no phases; an older drun wrote them");
 }

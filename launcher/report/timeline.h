@@ -150,6 +150,7 @@ struct Job {
   std::vector<Round> rounds{};  // by number
   std::vector<Mark> marks{};    // by time
   std::optional<FailureText> root_cause{};
+  std::string hang_stacks{};  // of the last hang of the last round, as lines (evidence_lines)
   std::vector<FailureText> failures{};  // the first ones of the job's last round
   // Mean over all nodes, each from the begin to the end of the job; a node counts as waiting before
   // it joins and after it leaves. The sum is wall_s.

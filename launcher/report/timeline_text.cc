@@ -9,6 +9,7 @@
 
 #include "agent/status/redaction.h"
 #include "launcher/base/words.h"
+#include "launcher/report/diagnosis_view.h"
 #include "launcher/report/html.h"
 
 namespace drun {
@@ -103,6 +104,11 @@ class TextPage {
          std::to_string(failure.pid));
     line("  ended      " + printable(failure.ended) + ", after " + time_words(failure.at_s) +
          " in round " + std::to_string(failure.round));
+    const agent::Diagnosis diagnosis = diagnosis_of(job_);
+    if (diagnosis.fault != agent::FaultClass::None) {
+      line("  diagnosis  " + title_of(diagnosis.fault) + ": " + printable(diagnosis.summary));
+      line("  advice     " + printable(advice_text(diagnosis)));
+    }
     if (!failure.message.empty()) line("  message    " + printable(failure.message));
     for (const std::string& tail : failure.stderr_tail) text_ += "  | " + printable(tail) + "\n";
   }

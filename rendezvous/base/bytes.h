@@ -1,9 +1,7 @@
-// core. Two archives with one face, so that a message's layout is written down once and serves both
-// directions: `fields(archive, message)` writes with WireWriter and reads with WireReader.
-//
-// Errors:  the writer cuts texts at their limit (never inside a UTF-8 sequence) and clamps numbers
-//          into their range; the reader fails for good at the first value out of range.
-// Owner:   used for one message and dropped.   Thread: any, one at a time.
+// core. Integers and strings in wire messages. ByteReader and ByteWriter handle little-endian
+// integers and counted strings, for the control protocol and the store. WireReader and WireWriter
+// have the same interface, so that a message's layout is written once: `fields(archive, message)`
+// reads or writes.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +13,10 @@
 #include <string_view>
 #include <vector>
 
-// core. Little-endian integers and counted strings in and out of byte strings: the alphabet of both
-// wires.
-//
-// Owner:   ByteReader looks into bytes that outlive it. ByteWriter appends to a string it is given.
-// Errors:  a reader that is asked for more than there is, or for a string over its limit, becomes
-//          `failed` for good and gives zeros and empty strings from then on: check at the end.
-// Thread:  any, one at a time.
-
 namespace drun {
 
+// Reads from bytes that must outlive it. A read beyond the end, or of a string over its limit,
+// makes it `failed` for good; it then returns zeros and empty strings. Check `failed` at the end.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
@@ -68,6 +60,7 @@ class ByteReader {
   bool failed_ = false;
 };
 
+// Appends to a string of the caller.
 class ByteWriter {
  public:
   explicit ByteWriter(std::string& out) : out_(out) {}
@@ -94,7 +87,7 @@ class ByteWriter {
   std::string& out_;
 };
 
-// A first byte with which no TCPStore client begins is not worth a decoder.
+// Whether a TCPStore client may begin with this byte.
 constexpr bool may_be_store(std::uint8_t first_byte) { return first_byte <= 12; }
 
 }  // namespace drun
@@ -115,6 +108,7 @@ inline std::string_view cut_text(std::string_view text, std::size_t limit_bytes)
   return text.substr(0, end);
 }
 
+// Cuts texts at their limit (never inside a UTF-8 sequence) and clamps numbers into their range.
 class WireWriter {
  public:
   static constexpr bool kIsReader = false;
@@ -146,6 +140,7 @@ class WireWriter {
   ByteWriter out_;
 };
 
+// Fails for good at the first value out of range.
 class WireReader {
  public:
   static constexpr bool kIsReader = true;
@@ -155,7 +150,7 @@ class WireReader {
   void integer(Integer& value, WireRange range) {
     value = static_cast<Integer>(checked(range));
   }
-  // Which of `count` alternatives follows.
+  // The index of the alternative that follows, out of `count`.
   void kind(std::uint8_t& value, std::size_t count) {
     value = in_.u8();
     if (value < count) return;
@@ -182,7 +177,7 @@ class WireReader {
 
   void fail() { is_bad_ = true; }
   bool failed() const { return is_bad_ || in_.failed(); }
-  // Everything was read, nothing was wrong.
+  // All bytes were read, and all values were valid.
   bool is_complete() const { return !failed() && in_.at_end(); }
 
  private:

@@ -1,5 +1,5 @@
-// core. JSON that another process wrote, read so that neither its depth nor its numbers do harm.
-// Errors:  as nlohmann's: discarded, or a type_error.   Thread: any.
+// core. Reads JSON of other processes safely: limits its depth and the range of its numbers. Errors
+// are nlohmann's: a discarded value, or a type_error.
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,7 @@ Error unusable(const char* library, const std::string& remedy) {
 
 }  // namespace
 
-// Never closed: what it gave may be in use to the end.
+// Never closed, because its functions may be in use until the process exits.
 Result<void> load_late(const char* library, std::span<const LateFunction> functions,
                        const std::string& remedy) {
   if (functions.empty() || *functions.back().place != nullptr) return {};

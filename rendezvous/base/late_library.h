@@ -1,18 +1,17 @@
-// edge. A shared library of C functions that is loaded when something needs it, and not at each
-// start: finding OpenSSL's own symbols takes longer than the rest of drun --help, and most jobs
-// have no secret.
+// edge. Loads a shared library of C functions when it is needed instead of at each start: resolving
+// OpenSSL's symbols takes longer than the rest of drun --help, and most jobs have no secret.
 //
-// The functions keep their names, so that callers, such as Asio, need no change: each is a jump to
-// the address that load() has found. Call load() before the first.
+// The functions keep their names, so that callers such as Asio need no change: each function jumps
+// to the address that load_late() has found. Call load_late() first.
 //
 //   caller -- SSL_new --> our SSL_new: jmp *drun_late_SSL_new --> libssl's SSL_new
 //
-// An executable with these in it must not be linked with the library as well: --as-needed sees to
-// that, and a test. Where there is no jump for the processor, or a sanitizer is to look into the
-// library, it is linked as usual (launcher/CMakeLists.txt).
+// An executable with these functions must not be linked with the library as well; --as-needed and a
+// test ensure that. On processors without a jump here, and for sanitizers that instrument the
+// library, drun is linked with it as usual (launcher/CMakeLists.txt).
 //
-// Thread:  load: one at a time; the functions: as the library says.
-// Errors:  System, with the loader's words.
+// Thread:  load_late: one call at a time; the functions: as the library's documentation states.
+// Errors:  System, with the loader's message.
 #pragma once
 
 #include <dlfcn.h>
@@ -29,7 +28,8 @@
   "bti c\n adrp x16, " place "\n ldr x16, [x16, :lo12:" place "]\n br x16\n"
 #endif
 
-// Defines the function, for the executable alone, and the place where load() writes its address.
+// Defines the function, hidden in the executable, and the place where load_late() writes its
+// address.
 #define DRUN_LATE_FUNCTION(name)                                              \
   extern "C" __attribute__((visibility("hidden"))) void* drun_late_##name;    \
   void* drun_late_##name = nullptr;                                           \
@@ -45,18 +45,12 @@ struct LateFunction {
   void** place;
 };
 
-// Once: a second call does nothing. `remedy` says what brings the library: "install libssl3".
+// A second call does nothing. `remedy`: how to get the library, "install libssl3".
 Result<void> load_late(const char* library, std::span<const LateFunction> functions,
                        const std::string& remedy);
 
-}  // namespace drun
-
-// edge. A function of a library that was loaded by dlopen.
-// Thread: any.
-
-namespace drun {
-
-// Null when the library has none of that name.
+// Finds a function of a library that was loaded with dlopen. Null if the library has none of that
+// name.
 template <typename Function>
 void find_function(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(dlsym(library, name));

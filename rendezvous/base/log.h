@@ -1,11 +1,10 @@
-// core. How edges report what happens without knowing where it goes: launcher/base/log.cc formats
-// lines with spdlog, tests keep them in a vector.
+// core. The interface for log messages. launcher/base/log.cc formats the lines with spdlog; tests
+// keep them in a vector. Copies share the sink. Use it on the io_context's thread only.
 //
-// Text:    "message key=value ..."; one event, one line; secrets never. Level, time and node/rank
-//          are added by the format.
-// Writers: a Log that has a format can be led elsewhere with via(): drun's lines go to stderr
-//          directly until an agent has a console for them.
-// Owner:   a value; copies share the sink.   Thread: the io_context's only.
+// Text:    "message key=value ...", one line for each event, never a secret. The format adds level,
+//          time and node or rank.
+// Writers: via() redirects a Log that has a format. drun writes directly to stderr until an agent
+//          has a console for the lines.
 #pragma once
 
 #include <chrono>
@@ -23,7 +22,7 @@ enum class LogLevel { Debug, Info, Warning, Error };
 class Log {
  public:
   using Sink = std::function<void(LogLevel, std::string_view)>;
-  // A whole line without its newline; absent: nothing is to be written.
+  // A whole line without its newline; absent: write nothing.
   using Format = std::function<std::optional<std::string>(LogLevel, std::string_view)>;
   using Writer = std::function<void(std::string_view line)>;
 
@@ -35,7 +34,7 @@ class Log {
     };
   }
 
-  // The same lines to `writer`. A log without a format stays as it is.
+  // A log that writes the same lines to `writer`. Without a format, returns an unchanged copy.
   Log via(Writer writer) const { return format_ ? Log(format_, std::move(writer)) : *this; }
 
   void debug(std::string_view text) const { write(LogLevel::Debug, text); }
@@ -51,25 +50,18 @@ class Log {
   Sink sink_;
 };
 
-}  // namespace drun
-
-// core. Keeps a flood of bad connections from becoming a flood of lines: so many a second, and then
-// how many were left out.
-//
-// Owner:   a value, beside the Log it protects.   Thread: any, one at a time.   Errors: none.
-
-namespace drun {
-
+// Limits the number of lines a second, for example about bad connections, and counts the omitted
+// ones.
 class LogLimit {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   explicit LogLimit(std::size_t most_per_second = 5) : most_per_second_(most_per_second) {}
 
-  // May another line be written?
+  // Whether another line may be written.
   bool allows(Time now);
-  // " left_out=7": lines that were not allowed since the last that was; to be put at its end. Empty
-  // if none.
+  // " left_out=7": the number of lines omitted since the last allowed one, to be appended to the
+  // next line. Empty if none.
   std::string left_out();
 
  private:

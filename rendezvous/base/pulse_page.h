@@ -1,11 +1,11 @@
-// core. The page that a worker and its agent share when hangs are looked for: the worker counts its
-// operations there, and writes down the latest. DRUN_HEARTBEAT_FILE names it.
+// core. The page that a worker and its agent share for hang detection: the worker counts its
+// operations there and records the latest ones. DRUN_HEARTBEAT_FILE contains its path.
 //
 // Layout:  a file of kPulseBytes, host byte order: magic, beats, operations begun, the sequence
-//          number of the last one of the whole world, then a ring of entries. Another layout gets
-//          another magic.
-// Writer:  worker_lib/core/pulse.cc, plain stores into the mapped file. Any other program just
-//          touches the file: its time of change is a sign of life, too.
+//          number of the last operation of the whole world, then a ring of entries. Each layout has
+//          a different magic.
+// Writer:  worker_lib/core/pulse.cc, plain stores into the mapped file. Other programs can touch
+//          the file instead: a change of its modification time also counts as activity.
 // Reader:  agent/hang/heartbeat_files.cc. The data may be torn or invalid.
 #pragma once
 
@@ -21,7 +21,9 @@ constexpr std::size_t kPulseEntries = 32;
 constexpr std::uint64_t kPulseMagic = 0x31736c706e757264;  // "drunpls1" on x86 and ARM
 constexpr const char* kHeartbeatVariable = "DRUN_HEARTBEAT_FILE";
 
-// In the order of worker_lib's Operation, then messages. Only ever added to.
+// worker_lib's Operations in the order of that enum, then the messages (send, recv). A new
+// Operation shifts the messages, so it needs a new version of the page: extend this list,
+// kPulseSend, kPulseRecv, and change kPulseMagic.
 constexpr std::array<std::string_view, 11> kPulseKinds{
     "barrier", "broadcast",      "all_reduce", "reduce", "gather", "all_gather",
     "scatter", "reduce_scatter", "all_to_all", "send",   "recv"};
@@ -30,7 +32,7 @@ constexpr std::uint16_t kPulseRecv = 10;
 
 struct PulseEntry {
   std::uint64_t number = 0;  // 1 for the first operation of the process; 0: empty, or being written
-  std::uint64_t sequence = 0;  // within its group; 0: it has none
+  std::uint64_t sequence = 0;  // within its group; 0: none
   std::uint64_t bytes = 0;
   std::uint32_t group = 0;  // 0: the whole world
   std::uint16_t kind = 0;   // in kPulseKinds
@@ -39,7 +41,7 @@ struct PulseEntry {
 
 struct PulsePage {
   std::uint64_t magic = 0;
-  std::uint64_t beats = 0;          // goes up with every begin and end
+  std::uint64_t beats = 0;          // increases with every begin and end
   std::uint64_t begun = 0;          // number of the latest entry
   std::uint64_t world_arrived = 0;  // sequence number of the world's latest operation
   std::array<PulseEntry, kPulseEntries> entries{};

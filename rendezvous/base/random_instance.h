@@ -1,5 +1,4 @@
-// edge. A number that tells one start of an agent from all others.
-// Thread: any.
+// edge. A random number that identifies one start of an agent.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // core. Result<T> holds a value or an Error. Its interface is a subset of std::expected's, so that
-// it can be replaced by it.
+// std::expected can replace it. Overloaded combines lambdas into a visitor.
 //
 // There is one error code per kind of reaction in the caller. `message` gives the thing, the value,
 // the reason and the remedy. Callers add context with `with_context`; the top level logs it once.
@@ -96,12 +96,8 @@ class [[nodiscard]] Result<void> {
   std::optional<Error> error_;
 };
 
-}  // namespace drun
-
-// core. One visitor made of lambdas, so that std::visit names every case and a forgotten one does
-// not compile.
-
-namespace drun {
+// A visitor made of lambdas, one for each alternative of a variant. A missing case does not
+// compile.
 
 template <typename... Handlers>
 struct Overloaded : Handlers... {

@@ -1,5 +1,4 @@
 // core. Text in manual pages.
-// Thread: any.
 #pragma once
 
 #include <string>
@@ -7,7 +6,7 @@
 
 namespace drun {
 
-// `text` for a manual page: nothing in it is taken for a request or an escape of roff.
+// Escapes `text` for a manual page, so that roff finds no request or escape in it.
 inline std::string roff_text(std::string_view text) {
   std::string roff;
   for (const char c : text) {

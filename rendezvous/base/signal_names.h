@@ -1,5 +1,4 @@
-// core. Names of signals. glibc has them since 2.32 only (sigabbrev_np), which is newer than drun
-// needs.
+// core. Names of signals. glibc has sigabbrev_np only since 2.32, and drun supports older versions.
 #pragma once
 
 #include <optional>
@@ -10,11 +9,11 @@ namespace drun {
 struct SignalName {
   int number = 0;
   std::string_view name{};  // "SIGTERM"
-  std::string_view
-      description{};  // "terminated", "segmentation fault"; as strsignal(3), in lower case
+  // "terminated", "segmentation fault": as strsignal(3), in lower case.
+  std::string_view description{};
 };
 
-// Nothing for a number without a name, such as a real-time signal.
+// Returns nullopt for a number without a name, such as a real-time signal.
 std::optional<SignalName> find_signal(int number);
 
 // By its name, with or without SIG.

@@ -46,7 +46,7 @@ std::optional<std::string> bytes_of_base64(std::string_view text) {
     for (std::size_t i = 0; i + 1 < group.size(); ++i)
       bytes.push_back(static_cast<char>(bits >> (16U - 8U * i) & 0xFFU));
   }
-  // Only the canonical text: missing, misplaced or nonzero padding is refused.
+  // Accepts only canonical text: rejects missing, misplaced or nonzero padding.
   if (base64(bytes) != text) return std::nullopt;
   return bytes;
 }

@@ -1,5 +1,4 @@
-// core. Small questions that readers of text share.
-// Thread: any.
+// core. Helpers for text: trim and split, durations, maps with text keys, base64.
 #pragma once
 
 #include <chrono>
@@ -14,14 +13,14 @@ namespace drun {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 
-// Views of `text`, which has to stay.
+// Returns a view of `text`, which must outlive it.
 inline std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return {};
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// One part more than there are separators.
+// Returns views of the parts: one more than there are separators.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {
@@ -49,7 +48,7 @@ inline std::string duration_text(std::chrono::milliseconds duration) {
 
 }  // namespace drun::rendezvous
 
-// core. A hash map from text that can be asked with a string_view, without making a string of it.
+// A hash map with text keys. A lookup with a string_view does not copy it.
 
 namespace drun {
 
@@ -63,17 +62,12 @@ struct TextHash {
 template <typename T>
 using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
-}  // namespace drun
-
-// core. Base64, as RFC 4648 has it, with padding.
-// Owner:   values.   Thread: any.
-
-namespace drun {
+// --- Base64 (RFC 4648), with padding
 
 void append_base64(std::string_view bytes, std::string& out);
 std::string base64(std::string_view bytes);
 
-// Nothing, if `text` is not exactly what `base64` gives.
+// Returns nullopt unless `text` is exactly what `base64` returns.
 std::optional<std::string> bytes_of_base64(std::string_view text);
 
 }  // namespace drun

@@ -1,5 +1,4 @@
-// edge. A descriptor that is closed when its owner goes.
-// Owner:   a resource; moved, never copied.   Thread: any.
+// edge. A file descriptor that is closed in the destructor.
 #pragma once
 
 #include <unistd.h>

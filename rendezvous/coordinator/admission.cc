@@ -6,7 +6,7 @@
 namespace drun::rendezvous {
 namespace {
 
-// Beyond any real job; keeps sums of ranks inside int.
+// More than any real job has; keeps sums of ranks within int.
 constexpr int kMostLocalWorkers = 1 << 20;
 constexpr int kMostWorkers = 1 << 30;
 
@@ -19,7 +19,7 @@ std::string nodes_text(const RoundState& state) {
   return range(state.spec.elastic ? state.spec.elastic->min_nodes : state.spec.node_count,
                state.spec.node_count);
 }
-// With a given rank, the sender's world is fixed.
+// A Hello with a node rank is from a fixed-size job.
 std::string nodes_text(const Hello& hello) {
   return range(hello.node_rank ? hello.node_count : hello.least_node_count, hello.node_count);
 }

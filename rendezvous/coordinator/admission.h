@@ -1,5 +1,4 @@
 // core. The rules for joining a round: the only list of reasons to refuse a node.
-// Thread: any.
 #pragma once
 
 #include <optional>

@@ -13,7 +13,7 @@ namespace {
 
 using Presence = RoundNode::Presence;
 
-constexpr std::size_t kNodeBytes = 88;  // of a CensusNode, but for its host's name
+constexpr std::size_t kNodeBytes = 88;  // of a CensusNode without its host name
 
 Milliseconds since(Time then, Time now) {
   return std::chrono::duration_cast<Milliseconds>(std::max(now - then, Time::duration(0)));

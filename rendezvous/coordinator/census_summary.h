@@ -1,5 +1,4 @@
-// core. From the round's state and the nodes' answers to what `drun status` tells.
-// Thread: any.
+// core. Makes the content of `drun status` from the round's state and the nodes' answers.
 #pragma once
 
 #include "rendezvous/coordinator/round.h"
@@ -7,13 +6,13 @@
 
 namespace drun::rendezvous {
 
-// O(1), but for the failure and what was left out.
+// O(1), except for copying the failure and the excluded nodes.
 JobFacts facts_of(const RoundState& state, Time now);
 
 // From the answers received so far. O(nodes).
 Census census_of(const RoundState& state, Time now);
 
-// Of whom a census asks: every member that is there.
+// The members that a census asks: all connected ones.
 std::vector<Peer> census_peers(const RoundState& state);
 
 }  // namespace drun::rendezvous

@@ -32,12 +32,12 @@ bool has_settled(const RoundState& state, const Candidate& candidate, Time now) 
   return now - candidate.since >= uptime_needed(state, losses_of(state, candidate));
 }
 
-// May take a seat in a world that begins anyway.
+// Whether the agent may join a world that begins in any case.
 bool is_eligible(const RoundState& state, const Candidate& candidate, Time now) {
   return candidate.stays || losses_of(state, candidate) == 0 || has_settled(state, candidate, now);
 }
 
-// Agents that were here once are remembered as long as there is room.
+// Drops the records of agents that have left once there are too many.
 void forget_some(RoundState& state) {
   if (state.known.size() <= 2 * most_in_line(state)) return;
   std::erase_if(state.known, [](const auto& entry) { return !entry.second.peer; });
@@ -134,7 +134,7 @@ std::vector<Peer> next_nodes(const RoundState& state, Time now) {
 bool has_joiner(const RoundState& state, Time now) {
   if (state.phase != RoundPhase::Running || state.present_count >= state.spec.node_count)
     return false;
-  // A world that has begun to return is on its way out.
+  // A world in which workers have returned 0 is about to end.
   if (state.pending_count < static_cast<int>(state.nodes.size())) return false;
   return std::any_of(state.line.begin(), state.line.end(),
                      [&](const auto& entry) { return has_settled(state, entry.second, now); });
@@ -156,7 +156,7 @@ void take_seats(RoundState& state, const std::vector<Peer>& peers) {
   std::vector<Applicant> applicants;
   applicants.reserve(peers.size());
   for (const Peer peer : peers) applicants.push_back(applicant_of(state, state.line.at(peer)));
-  // Numbers of worlds before the last mean nothing any more.
+  // Node ranks of worlds before the last one no longer count.
   for (auto& [id, self] : state.known) self.rank.reset();
   state.nodes.clear();
   state.node_of.clear();

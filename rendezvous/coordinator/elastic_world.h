@@ -1,4 +1,4 @@
-// core. The waiting line of an elastic job: agents that were accepted but are not in the running
+// core. The line of an elastic job: agents that were accepted but are not in the running
 // world, and the choice of the nodes and ranks of the next world.
 //
 // Identity: an agent is identified by address, host and slot. If it reconnects, or a new process

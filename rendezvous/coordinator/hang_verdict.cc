@@ -26,7 +26,7 @@ RankRanges ranks_where(const RankPositions& standings, Is is) {
   return ranks;
 }
 
-// Of the lowest rank.
+// The operation of the lowest rank.
 std::string doing_of(const RankPositions& standings, const RankRanges& ranks) {
   for (const auto& [place, there] : standings.places)
     if (!ranks.empty() && contains(there, ranks.front().first)) return place.doing;
@@ -38,7 +38,7 @@ HangVerdict blame(const RankPositions& standings, RankRanges culprits) {
   return {.culprits = std::move(culprits), .words = std::move(words)};
 }
 
-// Rule 1; nothing when the counts do not tell.
+// Rule 1; nullopt if the counts do not decide.
 std::optional<HangVerdict> by_counts(const RankPositions& standings, const RankRanges& silent) {
   std::optional<std::uint64_t> least;
   bool do_differ = false;
@@ -52,7 +52,7 @@ std::optional<HangVerdict> by_counts(const RankPositions& standings, const RankR
       ranks_where(standings, [&](const Place& place) { return place.arrived == *least; });
   const RankRanges culprits = intersection(silent, behind);
   if (!culprits.empty()) return blame(standings, culprits);
-  // Do all that are silent wait for them?
+  // If all silent ranks are inside an operation, they wait for `behind`.
   const RankRanges waiting =
       ranks_where(standings, [](const Place& place) { return place.is_inside; });
   if (!difference(silent, waiting).empty()) return std::nullopt;
@@ -60,7 +60,7 @@ std::optional<HangVerdict> by_counts(const RankPositions& standings, const RankR
                               " for " + ranks_text(behind) + ", not silent"};
 }
 
-// Rule 2; nothing when NCCL does not tell.
+// Rule 2; nullopt if NCCL's counts do not decide.
 std::optional<HangVerdict> by_nccl(const RankPositions& standings, const RankRanges& silent) {
   const auto ranks_of = [&standings](NcclPosition stand) {
     return ranks_where(standings, [stand](const Place& place) { return place.nccl == stand; });

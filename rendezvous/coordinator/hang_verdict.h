@@ -1,18 +1,19 @@
-// core. Which rank made a job hang: of those that show no sign of life most only wait for it.
+// core. Decides which ranks caused a hang. In a job that hangs, most of the silent ranks (those
+// without activity) only wait for the rank that hung. agent/hang detects the silent ranks.
 //
-// Rules, the first that tells:
-//   1. Operations of the whole world are counted (worker_lib): ranks that have begun fewer than the
-//      others are being waited for. The silent ones of them have hung; if none is silent, a rank is
-//      only slow, and there is no hang.
-//   2. NCCL counts, too, and says who lags or does not answer: the same of those, with the ranks
-//      that NCCL says are ahead as those that wait.
-//   3. Some ranks are silent and others are not: the silent ones.
-//   4. All are silent: those outside of the largest group of equal stacks, if that is more than
-//      half of all.
-//   5. Otherwise it is unknown: all of them.
+// The first rule that applies decides:
+//   1. worker_lib counts the operations of the whole world: the other ranks wait for those that
+//      have begun the fewest. The silent ranks among these have hung. If none of them is silent and
+//      all silent ranks are inside an operation, a rank is only slow, and there is no hang.
+//   2. NCCL also counts, and reports ranks that are behind or do not respond: the silent ranks
+//      among these have hung. If none of them is silent and NCCL reports all silent ranks as ahead,
+//      there is no hang.
+//   3. If some ranks are silent and others are not, the silent ranks have hung.
+//   4. If all ranks are silent, and one group of equal stacks has more than half of them, the ranks
+//      outside of that group have hung.
+//   5. Otherwise the cause is unknown: the verdict names all silent ranks.
 //
-// Cost:    O(ranges log ranges), whatever the number of ranks. No limit on either.
-// Owner:   values; copy freely.   Thread: any.
+// Cost:    O(ranges log ranges), independent of the number of ranks. Neither has a limit.
 #pragma once
 
 #include <compare>
@@ -24,7 +25,7 @@
 
 namespace drun::rendezvous {
 
-// Where ranks stand, without their stacks: no rank is left out to save space, as in Evidence.
+// The positions of all ranks, without the text of their stacks. Unlike Evidence, it omits no rank.
 struct RankPositions {
   struct Place {
     std::uint64_t stack = 0;  // a hash of the group's lines
@@ -39,17 +40,17 @@ struct RankPositions {
   std::map<Place, RankRanges> places{};  // ranges in any order
 };
 
-// One node's answer. Ranks are counted once: answers are of different ranks.
+// Adds one node's answer. No two answers may contain the same rank.
 void note(RankPositions& standings, const Evidence& evidence);
 
 struct HangVerdict {
-  RankRanges culprits{};  // suspects all; empty: no hang
+  RankRanges culprits{};  // some or all of the suspects; empty: no hang
   bool are_all = false;   // rule 5
   std::string words{};    // "last ended all_reduce #811, not in one", or why there is no hang
   bool operator==(const HangVerdict&) const = default;
 };
 
-// `suspects`: ranks that were silent; those that are shown alive again are none any more.
+// `suspects`: ranks that were reported as silent. Those that are active again do not count.
 HangVerdict judge(const RankPositions& standings, const RankRanges& suspects);
 
 }  // namespace drun::rendezvous

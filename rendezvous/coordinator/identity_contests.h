@@ -3,15 +3,13 @@
 // name behind one translated address. Or an agent was started again after a crash, and the
 // coordinator has not noticed the end of its old connection yet.
 //
-//   claim by another instance --> LivenessCheck to the holder --+-- reply ---------> claimants
-//   refused
-//                                                               +-- its connection
-//                                                               |   ends, or no
-//                                                               +-- reply in time -> the first one
-//                                                                                    takes over
+//   claim by another    LivenessCheck
+//   instance ---------> to the holder --+-- reply -------------------> claimants are refused
+//                                       +-- its connection ends, or
+//                                           no reply in time --------> the first one takes over
 //
 // Limits:  kMostContests holders and kMostClaimants for each; add() fails beyond that.
-// Owner:   a value, part of the coordinator's state (round.h).   Thread: any, one at a time.
+// Part of the coordinator's state (round.h).
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,7 @@
-// core. The coordinator's collection of lines (--gather-logs): which member may send how many, and
-// where they go.
+// core. The coordinator's collection of workers' lines (--gather-logs): limits how much each member
+// may send, and passes the lines to a LogSink, which must outlive it.
 //
-// Order:   of one node as its workers wrote them; on_lines_end after its last lines.
-// Owner:   Server; the LogSink must outlive it.
-// Thread:  the io_context's only.   Errors: none; take() returns false for a member that
-//          breaks the rules.
+// Order:   a node's lines arrive as its workers wrote them; on_lines_end follows its last lines.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +20,12 @@ struct LinesFrom {
   std::string role{};
 };
 
-// Where gathered lines go. May not call back from within a call.
+// Receives the gathered lines. Must not call back from within a call.
 class LogSink {
  public:
-  // Once they are passed on, Server::lines_taken is to be called.
+  // The sink calls Server::lines_taken once it has passed them on.
   virtual void on_lines(const LinesFrom& from, Lines lines) = 0;
-  // Nothing comes from that connection any more; only of one that some came from.
+  // No more lines follow from that connection. Called only if it has sent lines.
   virtual void on_lines_end(Peer peer) = 0;
 
  protected:
@@ -37,10 +34,10 @@ class LogSink {
 
 class LogCollector {
  public:
-  // Without a taker no member may send lines.
+  // `taker`: null if members must not send lines.
   LogCollector(std::size_t window_bytes, LogSink* taker) : ledger_(window_bytes), taker_(taker) {}
 
-  // False: it may not send these.
+  // Returns false if the member breaks the rules.
   bool take(const RoundState& state, Peer peer, Lines lines);
   // The number of bytes to grant now.
   std::size_t taken(Peer peer, std::size_t cost) { return ledger_.taken(peer, cost); }

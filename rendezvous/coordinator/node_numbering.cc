@@ -9,7 +9,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Takes the run of digits at the front, without leading zeros.
+// Removes the run of digits at the front, and returns it without leading zeros.
 std::string_view take_number(std::string_view& text) {
   const std::size_t end = std::min(text.size(), text.find_first_not_of("0123456789"));
   std::string_view digits = text.substr(0, end);
@@ -39,7 +39,7 @@ bool has_number(const Applicant& applicant) {
   return std::any_of(applicant.host.begin(), applicant.host.end(), is_digit);
 }
 
-// All applicants as if each were new.
+// The order of all applicants as if they were new.
 std::vector<std::size_t> newcomers_order(std::span<const Applicant> applicants, RankOrder order) {
   const bool is_natural = order == RankOrder::Natural ||
                           (order == RankOrder::Endpoint &&
@@ -59,7 +59,7 @@ std::vector<std::size_t> newcomers_order(std::span<const Applicant> applicants, 
   return sorted;
 }
 
-// Seats by node number, given away once each.
+// Node ranks, each of which is assigned once.
 class Seats {
  public:
   explicit Seats(std::size_t count) : taken_(count) {}

@@ -6,7 +6,7 @@
 namespace drun::rendezvous {
 namespace {
 
-constexpr std::size_t kMostGroupsAtOnce = 256;  // while a look is taken; some 30 KiB each
+constexpr std::size_t kMostGroupsAtOnce = 256;  // during a query; about 30 KiB each
 
 }  // namespace
 
@@ -60,6 +60,36 @@ Evidence close_look(StackQuery& looking) {
 std::optional<StackQuery::Time> deadline(const StackQuery& looking) {
   if (looking.is_open) return looking.answer_by;
   return looking.suspects_at;
+}
+
+}  // namespace drun::rendezvous
+
+namespace drun::rendezvous {
+
+bool has_room(const LogLookups& lookups, std::uint64_t asking_peer) {
+  if (lookups.pending.size() >= kMostLogLookups) return false;
+  const auto own = std::count_if(
+      lookups.pending.begin(), lookups.pending.end(),
+      [asking_peer](const auto& each) { return each.second.asker.peer == asking_peer; });
+  return static_cast<std::size_t>(own) < kMostLogLookupsOfOne;
+}
+
+std::vector<LogLookups::Pending> take_overdue(LogLookups& lookups, LogLookups::Time now) {
+  std::vector<LogLookups::Pending> taken;
+  while (!lookups.pending.empty() && lookups.pending.begin()->second.answer_by <= now) {
+    taken.push_back(lookups.pending.begin()->second);
+    lookups.pending.erase(lookups.pending.begin());
+  }
+  return taken;
+}
+
+std::vector<LogLookups::Pending> take_of_node(LogLookups& lookups, int node) {
+  std::vector<LogLookups::Pending> taken;
+  std::erase_if(lookups.pending, [&taken, node](const auto& each) {
+    if (each.second.node == node) taken.push_back(each.second);
+    return each.second.node == node;
+  });
+  return taken;
 }
 
 }  // namespace drun::rendezvous

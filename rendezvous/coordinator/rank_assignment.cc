@@ -87,7 +87,7 @@ JobTimes times_of(const RoundState& state, Time now, bool is_over) {
     const RoundNode& self = state.nodes[node];
     if (!self.times || self.presence != RoundNode::Presence::Present) continue;
     NodeTimes times = *self.times;
-    // A node learns from the outcome that it was not restarting.
+    // With the outcome, each node knows that it is not restarting.
     if (is_over && times.current == drun::Phase::Restarting) times.current = drun::Phase::Stopping;
     times.phases.at(index_of(times.current)) +=
         std::chrono::duration_cast<Milliseconds>(now - self.times_at);

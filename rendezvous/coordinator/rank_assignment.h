@@ -1,5 +1,5 @@
-// core. From the nodes of a round to its world: ranks, each node's view, and who is still missing.
-// Thread: any.
+// core. Values that follow from the nodes of a round: the ranks and each node's World, the roll of
+// nodes that have joined and are missing, the phase times, and the outcome.
 #pragma once
 
 #include "rendezvous/coordinator/round.h"
@@ -12,10 +12,11 @@ void assign_ranks(RoundState& state);
 // The world as sent to `node`. Requires assigned ranks.
 World world_of(const RoundState& state, int node);
 
-// Lists cut to the first few: O(nodes), so not for every hello.
+// The nodes that have joined and those that are missing; only the first few are listed. O(nodes),
+// so do not call it for every hello.
 Waiting roll(const RoundState& state, Time now);
 
-// The time of the world's nodes until now, from what each has reported. `is_over`: the job ends now.
+// The phase times of the world's nodes until now, from their reports. `is_over`: the job ends now.
 JobTimes times_of(const RoundState& state, Time now, bool is_over);
 
 // The outcome, as sent to every node. `failures` of the state are in it if workers failed.

@@ -17,16 +17,11 @@
 #include "rendezvous/coordinator/takeover.h"
 #include "rendezvous/protocol/membership_text.h"
 
-// core. One turn of the round's machine: the state, the time, and the actions as they come. Only
-// round.cc (who is connected), round.cc (worlds begin and end), round.cc (what
-// workers do), round.cc (how nodes are) and round.cc (elastic worlds) include it.
-//
-// Owner:   lives for one step.   Thread: any.
-
 namespace drun::rendezvous {
 
 constexpr const char* kBrokeProtocol = "it broke the control protocol";
 
+// One step of the coordinator's state machine. Collects the actions that the event causes.
 class RoundTurn {
  public:
   RoundTurn(RoundState& state, Time now) : state_(state), now_(now) {}
@@ -40,11 +35,13 @@ class RoundTurn {
   void handle(const RoundTick&);
 
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
-  void conclude_census();   // round.cc
-  void conclude_records();  // round.cc
+  // Called after each event.
+  void conclude_census();
+  void conclude_log_lookups();
+  void conclude_records();
 
  private:
-  // round.cc
+  // --- Membership
   enum class Identity { Check, Settled };  // whether another agent may hold the newcomer's
   void admit(Peer peer, const Hello& hello, const std::string& address,
              Identity identity = Identity::Check);
@@ -54,7 +51,7 @@ class RoundTurn {
   void sweep();
   void time_is_up();
 
-  // round.cc
+  // --- Worlds
   void receive(int node, const Hello&) { drop_member(node, "a second hello"); }
   void receive(int node, const Failed& failed);
   void receive(int node, const AllReturned& returned);
@@ -64,7 +61,7 @@ class RoundTurn {
   void receive(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
   void receive(int node, const FaultInjected& told);
   void receive(int node, const TimesReport& told);
-  void receive(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
+  void receive(int, const Lines&) {}  // handled by LogCollector
   void begin_world();
   void stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice = {});
   void end_with(Ending ending, std::string cause, std::optional<StopNotice> notice = {});
@@ -85,7 +82,12 @@ class RoundTurn {
   FailureStreak streak_with_this_round() const;
   void note_progress(const WorkProgress& progress);
 
-  // round.cc
+  // --- Log files
+  void receive(int node, const LogRequest& asked);
+  void receive(int node, const LogReply& given);
+  std::optional<int> node_with_log(int rank) const;
+
+  // --- Stacks and hangs
   void receive(int node, const StacksRequest& asked);
   void receive(int node, const EvidenceReply& given);
   void receive(int node, const HangSuspected& suspected);
@@ -96,7 +98,7 @@ class RoundTurn {
   void judge_hang(const Evidence& evidence);
   void end_look();
 
-  // round.cc
+  // --- Records
   void record(const AgentId& id);
   void send_records();
   void tell_restarts();
@@ -104,7 +106,7 @@ class RoundTurn {
   void hear_of_past(const Past& past);
   void turn_out(const AgentId& id);
 
-  // round.cc
+  // --- Status
   void receive(int node, const CensusRequest& asked) {
     census_asked(node_at(node).peer, asked.question);
   }
@@ -113,7 +115,7 @@ class RoundTurn {
   void node_told(Peer peer, const SummaryReply& told);
   void take_census();
 
-  // round.cc
+  // --- Elastic worlds
   void receive(int node, const LivenessReply& reply) {
     refuse_claimants(node_at(node).peer, reply.check);
   }
@@ -167,9 +169,6 @@ class RoundTurn {
   std::vector<RoundAction> actions_;
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 using Presence = RoundNode::Presence;
@@ -189,7 +188,7 @@ std::optional<Peer> host_peer(const RoundState& state) {
   return std::nullopt;
 }
 
-// Silence is noticed so much after the heartbeat timeout at most.
+// A silent member is detected at most this long after the heartbeat timeout.
 constexpr Milliseconds kMostSweepInterval{500};
 
 Time::duration sweep_interval(const RoundState& state) {
@@ -213,9 +212,9 @@ void RoundTurn::handle(const PeerSaid& said) {
     waiter->second.heard = now_;
     return waiter_said(said.peer, said.message);
   }
-  if (state_.contests.has_claimant(said.peer)) return;  // it has to wait for the answer
+  if (state_.contests.has_claimant(said.peer)) return;  // its admission is not decided yet
   const auto found = state_.node_of.find(said.peer);
-  if (found == state_.node_of.end()) return;  // was still on its way when we dropped it
+  if (found == state_.node_of.end()) return;  // sent before it was dropped
   const int node = found->second;
   node_at(node).heard = now_;
   std::visit([this, node](const auto& message) { receive(node, message); }, said.message);
@@ -235,7 +234,7 @@ void RoundTurn::handle(const PeerLeft& left) {
   }
 }
 
-// For example, its agent was stopped before it joined: nothing else would end this coordinator.
+// For example, its agent was stopped before it joined. Nothing else would end this coordinator.
 void RoundTurn::handle(const CoordinatorEnded&) {
   if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
   const std::string reason = "the coordinator's agent has ended";
@@ -267,7 +266,7 @@ void RoundTurn::handle(const RoundTick&) {
   send_all(roll(state_, now_));
 }
 
-// A member that has not read the outcome by now never will.
+// Members that have not read the outcome by now are disconnected.
 void RoundTurn::time_is_up() {
   for (const Peer peer : present_peers()) drop(peer);
   state_.present_count = 0;
@@ -310,7 +309,7 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address,
   if (state_.present_count == state_.spec.node_count) begin_world();
 }
 
-// In a world of fixed size: the place is that of its node rank.
+// For worlds of fixed size: a member's place is its node rank.
 void RoundTurn::take_place(Peer peer, const Hello& hello) {
   RoundNode& node = node_at(*hello.node_rank);
   if (node.presence == Presence::Present) {  // the same member on a new connection
@@ -389,6 +388,7 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
   RoundTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
   turn.conclude_census();
+  turn.conclude_log_lookups();
   turn.conclude_records();
   return turn.take_actions();
 }
@@ -420,22 +420,20 @@ std::optional<Time> deadline(const RoundState& state) {
   std::optional<Time> wanted = phase_deadline(state);
   if (!wanted) return wanted;
   if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  if (!state.log_lookups.pending.empty())
+    wanted = std::min(*wanted, state.log_lookups.pending.begin()->second.answer_by);
   if (state.deadline) wanted = std::min(*wanted, state.deadline->signal_at);
   if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }
 
-}  // namespace drun::rendezvous
-
-// Elastic worlds: nodes that wait, join and leave.
-
-namespace drun::rendezvous {
+// --- Elastic worlds: nodes that wait, join and leave
 
 namespace {
 
 using Presence = RoundNode::Presence;
 
-// The number it had in the last world.
+// The agent's node rank in the last world.
 std::optional<int> rank_of(const RoundState& state, const AgentId& id) {
   const auto known = state.known.find(id);
   return known == state.known.end() ? std::nullopt : known->second.rank;
@@ -443,7 +441,7 @@ std::optional<int> rank_of(const RoundState& state, const AgentId& id) {
 
 }  // namespace
 
-// True: whether the newcomer is admitted depends on the agent that holds its identity.
+// Returns true if the newcomer's admission depends on the agent that holds its identity.
 bool RoundTurn::is_contested(Peer peer, const Hello& hello, const std::string& address) {
   if (!is_elastic()) return false;
   const auto known = state_.known.find(agent_id(hello, address));
@@ -495,7 +493,7 @@ void RoundTurn::settle_contests() {
   }
 }
 
-// The first one takes the place of the agent that is gone; the others then claim its identity.
+// The first claimant takes the place of the agent that is gone. The others then claim its identity.
 void RoundTurn::admit_claimants(const std::vector<IdentityContests::Claimant>& claimants) {
   Identity identity = Identity::Settled;
   for (const auto& claimant : claimants) {
@@ -563,8 +561,8 @@ void RoundTurn::waiter_left(Peer peer, const std::string& reason) {
   if (state_.phase != RoundPhase::Joining)
     return log(LogLevel::Debug, name + " left the line: " + reason);
   log(LogLevel::Warning, name + " left before the world was complete: " + reason);
-  // One that was elected a moment ago may just have asked its own agent for too long: it comes
-  // back.
+  // A coordinator that was just elected may have kept its own agent waiting for too long. That
+  // agent reconnects.
   if (candidate.hello.is_coordinator && state_.spec.term == 0)
     return finish(NodeLost{0, candidate.hello.host, true, reason});
   form_world(false);
@@ -597,7 +595,7 @@ void RoundTurn::lose_seat(int node, const std::string& reason) {
   // The coordinator's own agent is in the same process: it cannot reconnect.
   if (self.hello.is_coordinator)
     return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
-  // Its work was done, so it is not needed any more.
+  // All its workers had returned 0, so the round can complete without it.
   if (state_.phase == RoundPhase::Running && self.is_done) return;
   if (state_.phase == RoundPhase::Running) stop_round(cause, false);
   conclude_if_stopped();
@@ -626,7 +624,7 @@ void RoundTurn::let_go(int node, int signal) {
   if (state_.phase == RoundPhase::Running) stop_round(cause, false);
 }
 
-// It has stopped, and gets the end of the job that is its own.
+// The node's workers have stopped. Sends it its own outcome.
 void RoundTurn::dismiss(int node) {
   const RoundNode& self = node_at(node);
   const std::string reason = "it was sent " + signal_name(*self.leave_signal);
@@ -642,7 +640,7 @@ std::optional<int> RoundTurn::leaving_coordinator() const {
   return std::nullopt;
 }
 
-// Nothing runs any more: all the others go to look for who coordinates now.
+// Requires that no worker runs. Disconnects all members, which then look for the new coordinator.
 void RoundTurn::step_down() {
   send_records();
   for (const RoundNode& node : state_.nodes) {
@@ -665,8 +663,8 @@ void RoundTurn::vacate(int node, const Ending& ending) {
   self.presence = Presence::Lost;
 }
 
-// All have stopped, and another round follows: without the node that was the first to fail, if it
-// was so too often.
+// Called when all nodes have stopped and another round follows. Excludes the node whose worker was
+// the first to fail if that happened too often.
 void RoundTurn::leave_out_culprit() {
   const int most = state_.spec.elastic->exclude_after;
   const int node = state_.failures.first().node_rank;
@@ -691,7 +689,7 @@ void RoundTurn::leave_out_node(int node, std::string reason, Ending ending) {
   const NodeLeftOut message{std::move(told)};
   send_all(message);
   if (self.presence == Presence::Present) vacate(node, ending);
-  std::vector<Peer> back;  // it was lost meanwhile, and has reconnected
+  std::vector<Peer> back;  // the node's new connections, if it was lost and has reconnected
   for (const auto& [peer, candidate] : state_.line) {
     send(peer, message);
     if (candidate.id == self.id) back.push_back(peer);
@@ -703,11 +701,12 @@ void RoundTurn::leave_out_node(int node, std::string reason, Ending ending) {
   }
 }
 
-// The next world, if there are enough nodes for it; after a last call if they have been waited for.
+// Forms the next world if there are enough nodes. If the job had to wait for them, it first waits
+// for more nodes until the last call ends.
 void RoundTurn::form_world(bool is_at_once) {
   is_at_once = is_at_once || has_survivors(state_);
   const int in_line = static_cast<int>(state_.line.size());
-  // Not for every hello is it worth a look at all of them.
+  // Until the last call ends, a hello does not cause an O(nodes) check.
   const bool is_last_call = state_.last_call && now_ < *state_.last_call && !is_at_once &&
                             in_line < state_.spec.node_count;
   if (is_last_call && in_line >= state_.spec.elastic->min_nodes) return;
@@ -745,7 +744,7 @@ void RoundTurn::line_sweep() {
   if (has_joiner(state_, now_)) stop_round("a node joins", false);
 }
 
-// Too few for too long.
+// The join timeout has passed with too few nodes.
 void RoundTurn::waited_too_long() {
   const std::string missing = elastic_timeout_text(elastic_roll(state_, false, now_),
                                                    state_.spec.endpoint, state_.spec.join_timeout);
@@ -760,11 +759,7 @@ void RoundTurn::waited_too_long() {
   finish(lost);
 }
 
-}  // namespace drun::rendezvous
-
-// How the job is doing, for `drun status` on any of its nodes.
-
-namespace drun::rendezvous {
+// --- Status (`drun status`)
 
 void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
   CensusTaking& census = state_.census;
@@ -776,7 +771,7 @@ void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
   if (!census.is_open) take_census();
 }
 
-// A node that knows the outcome does not answer any more.
+// Does not ask nodes that have received the outcome, because they do not answer.
 void RoundTurn::take_census() {
   CensusTaking& census = state_.census;
   census.is_open = true;
@@ -796,7 +791,7 @@ void RoundTurn::node_told(Peer peer, const SummaryReply& told) {
   census.answers.emplace(peer, told.summary);
 }
 
-// After each event: it may have been the last that was waited for.
+// Ends the census if this event was the last answer, or if the time is up.
 void RoundTurn::conclude_census() {
   CensusTaking& census = state_.census;
   const bool is_complete = census.missing.empty() || now_ >= census.answer_by;
@@ -807,11 +802,8 @@ void RoundTurn::conclude_census() {
   answer(std::exchange(census.askers, {}), census.last);
 }
 
-}  // namespace drun::rendezvous
+// --- Stacks and hangs: queries all workers, for `drun stacks` and for suspected hangs
 
-// Looks at all workers: for `drun stacks`, and into what seems to hang.
-
-namespace drun::rendezvous {
 namespace {
 
 using Presence = RoundNode::Presence;
@@ -828,6 +820,63 @@ std::string text_of(const Evidence& evidence) {
 }
 
 }  // namespace
+
+// The node that has the log files of this rank: its own, or the one that gathers all lines.
+std::optional<int> RoundTurn::node_with_log(int rank) const {
+  const auto& nodes = state_.nodes;
+  const auto after =
+      std::upper_bound(nodes.begin(), nodes.end(), rank,
+                       [](int wanted, const RoundNode& node) { return wanted < node.base_rank; });
+  if (after == nodes.begin()) return std::nullopt;
+  auto found = std::prev(after);
+  if (rank >= found->base_rank + found->hello.local_world_size) return std::nullopt;
+  if (state_.spec.line_window_bytes > 0) {
+    found = std::find_if(nodes.begin(), nodes.end(),
+                         [](const RoundNode& node) { return node.hello.is_coordinator; });
+    if (found == nodes.end()) found = nodes.begin();  // in a fixed world it is node 0
+  }
+  return static_cast<int>(found - nodes.begin());
+}
+
+void RoundTurn::receive(int node, const LogRequest& asked) {
+  const Peer peer = node_at(node).peer;
+  const auto refuse = [&](std::string reason) {
+    send(peer, LogAnswer{asked.question, {.note = std::move(reason)}});
+  };
+  const bool has_world = state_.phase == RoundPhase::Running ||
+                         state_.phase == RoundPhase::Stopping ||
+                         state_.phase == RoundPhase::Pausing;
+  if (!has_world) return refuse("no workers run");
+  const std::optional<int> target = node_with_log(asked.query.rank);
+  if (!target) return refuse("there is no rank " + std::to_string(asked.query.rank));
+  if (node_at(*target).presence != Presence::Present) return refuse(name_of(*target) + " is lost");
+  LogLookups& lookups = state_.log_lookups;
+  if (!has_room(lookups, peer)) return refuse("too many ask at the same time");
+  const Peer target_peer = node_at(*target).peer;
+  lookups.pending.emplace(++lookups.last_number,
+                          LogLookups::Pending{.asker = {peer, asked.question},
+                                              .node = *target,
+                                              .peer = target_peer,
+                                              .answer_by = now_ + kLogLimit});
+  send(target_peer, LogLookup{lookups.last_number, asked.query});
+}
+
+void RoundTurn::receive(int node, const LogReply& given) {
+  auto& pending = state_.log_lookups.pending;
+  const auto found = pending.find(given.lookup);
+  if (found == pending.end() || found->second.peer != node_at(node).peer) return;
+  const Asker asker = found->second.asker;
+  pending.erase(found);
+  send(asker.peer, LogAnswer{asker.question, given.part});
+}
+
+void RoundTurn::conclude_log_lookups() {
+  for (const LogLookups::Pending& lookup : take_overdue(state_.log_lookups, now_))
+    send(lookup.asker.peer,
+         LogAnswer{lookup.asker.question,
+                   {.note = "node " + std::to_string(lookup.node) + " has not answered in " +
+                            std::to_string(kLogLimit.count()) + " s"}});
+}
 
 void RoundTurn::receive(int node, const StacksRequest& asked) {
   StackQuery& looking = state_.looking;
@@ -886,6 +935,9 @@ void RoundTurn::look_tick() {
 }
 
 void RoundTurn::look_lost(int node, const std::string& reason) {
+  for (const LogLookups::Pending& lookup : take_of_node(state_.log_lookups, node))
+    send(lookup.asker.peer,
+         LogAnswer{lookup.asker.question, {.note = name_of(node) + ": lost, " + reason}});
   lose_answer(state_.looking, node, reason);
   conclude_look();
 }
@@ -911,7 +963,8 @@ void RoundTurn::judge_hang(const Evidence& evidence) {
   std::size_t told = 0;
   for (const RankRange& range : verdict.culprits) {
     for (int rank = range.first; rank <= range.last; ++rank) {
-      // Of one moment the later ranks are left out: with the first of these all the rest would be.
+      // All these failures have the same time, so the list drops the highest ranks. Once it has
+      // dropped one, it would also drop all later ones.
       if (state_.failures.left_out() > 0) break;
       Failure failure = suspects.failure_of(rank);
       failure.round = state_.round;
@@ -933,7 +986,7 @@ void RoundTurn::judge_hang(const Evidence& evidence) {
   stop_round(cause, true);
 }
 
-// Nothing of the old world is asked or judged in the new one.
+// Ends the query and drops the suspicions of the old world before a new one starts.
 void RoundTurn::end_look() {
   StackQuery& looking = state_.looking;
   if (looking.is_open) {
@@ -945,24 +998,19 @@ void RoundTurn::end_look() {
   looking.suspects_at.reset();
 }
 
-}  // namespace drun::rendezvous
-
-// Records of agents that were excluded or lost: for the next coordinator, and from the members of
-// this one.
-
-namespace drun::rendezvous {
+// --- Records: excluded and lost agents, for a later coordinator and from an earlier one
 
 using Presence = RoundNode::Presence;
 
 namespace {
 
-// A Remember goes to all members. When many nodes are lost together, their connections end one by
-// one: the first loss is sent at once, all others of this time in one message.
+// A Remember is sent to all members. When many nodes are lost together, their connections end one
+// by one: the first loss is sent at once, and all others within this interval in one message.
 constexpr Milliseconds kRecordInterval{100};
 
 }  // namespace
 
-// Only needed where another coordinator can take over.
+// Does nothing unless another coordinator can take over.
 void RoundTurn::record(const AgentId& id) {
   if (state_.spec.term == 0) return;
   const NodeRecord changed = record_of(state_, id);
@@ -976,13 +1024,14 @@ void RoundTurn::send_records() {
   state_.tell_from = now_ + kRecordInterval;
 }
 
-// After each event: one message for all that it has changed.
+// Sends one message with all changes of this event.
 void RoundTurn::conclude_records() {
   const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
   if (now_ >= state_.tell_from && !is_over) send_records();
 }
 
-// A restart is used up, whichever coordinator begins its world. Spares report no past.
+// A later coordinator must count these restarts, too. Spares report no past, so the members get the
+// number.
 void RoundTurn::tell_restarts() {
   if (state_.spec.term != 0) send_all(Remember{{}, static_cast<int>(state_.restarts.size())});
 }
@@ -1007,7 +1056,7 @@ void RoundTurn::turn_out(const AgentId& id) {
   if (seat == state_.node_of.end() && !is_waiting) return;
   log(LogLevel::Warning, id.first + ": " + error.message);
   send(peer, Finish{outcome_of(state_, NotRun{error}, now_)});
-  // The coordinator's own: its agent gives up the lead with it, and the others elect another.
+  // If it is the coordinator's own agent, it gives up the lead, and the others elect another one.
   if (is_waiting ? state_.line.at(peer).hello.is_coordinator
                  : node_at(seat->second).hello.is_coordinator)
     return;
@@ -1015,17 +1064,13 @@ void RoundTurn::turn_out(const AgentId& id) {
              : drop_member(seat->second, "it was left out of this job");
 }
 
-}  // namespace drun::rendezvous
-
-// How worlds begin, stop, begin again and end.
-
-namespace drun::rendezvous {
+// --- Worlds: start, stop, restart, end
 
 using Presence = RoundNode::Presence;
 
 void RoundTurn::begin_world() {
   end_look();
-  send_records();  // before what has to wait until later leaders know of the round
+  send_records();  // first: the actions below may be held back (round_fence.h)
   assign_ranks(state_);
   state_.phase = RoundPhase::Running;
   if (!state_.failures.empty()) state_.last_failure = brief(state_.failures.first());
@@ -1049,7 +1094,7 @@ void RoundTurn::begin_world() {
   }
 }
 
-// Whether a message about `round` means this round; a round that has not begun is a lie.
+// Whether `round` is the current round. A future round is a protocol error: drops the member.
 bool RoundTurn::is_current(int node, int round) {
   const bool has_world =
       state_.phase == RoundPhase::Running || state_.phase == RoundPhase::Stopping;
@@ -1060,7 +1105,7 @@ bool RoundTurn::is_current(int node, int round) {
   return false;
 }
 
-// False: the failure cannot be of this node; the node has been dropped.
+// Returns false, and drops the node, if the failure's rank is not one of this node.
 bool RoundTurn::add_failure(int node, const AgedFailure& aged) {
   const RoundNode& self = node_at(node);
   const int local_rank = aged.failure.rank - self.base_rank;
@@ -1110,7 +1155,7 @@ void RoundTurn::receive(int node, const Stopped& stopped) {
   conclude_if_stopped();
 }
 
-// One of a round that is over, or that is being stopped, is left for the next one.
+// Ignores a fault of a round that is over or is being stopped. It is injected in the next round.
 void RoundTurn::receive(int node, const FaultInjected& told) {
   if (!is_current(node, told.fault.round) || state_.phase != RoundPhase::Running) return;
   if (state_.faults_told++ >= kMostFaultsTold) return;
@@ -1147,7 +1192,7 @@ void RoundTurn::stop_round(std::string cause, bool is_failure, std::optional<Sto
   send_all(Stop{state_.round, std::move(cause), notice});
 }
 
-// Why the round's failure is not followed by a restart.
+// Why drun does not restart after the round's failure; nullopt if it does.
 std::optional<std::string> RoundTurn::no_restart() const {
   if (state_.failures.empty()) return std::nullopt;
   const RestartPolicy& policy = state_.spec.restart;
@@ -1175,7 +1220,7 @@ void RoundTurn::note_progress(const WorkProgress& progress) {
   state_.restarts_at_progress = state_.restarts.size();
 }
 
-// The job ends so, unless it is ending already for another reason.
+// Ends the job with `ending`, unless it is already ending for another reason.
 void RoundTurn::end_with(Ending ending, std::string cause, std::optional<StopNotice> notice) {
   switch (state_.phase) {
     case RoundPhase::Joining:
@@ -1194,7 +1239,8 @@ void RoundTurn::end_with(Ending ending, std::string cause, std::optional<StopNot
   }
 }
 
-// The time of the job is nearly up: its workers may save their state, and nothing follows.
+// The job's deadline is near: the workers get a signal and time to save their state, and the job
+// ends.
 void RoundTurn::preempt() {
   const JobDeadline deadline = *std::exchange(state_.deadline, std::nullopt);
   if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
@@ -1209,7 +1255,7 @@ void RoundTurn::conclude_if_stopped() {
   if (state_.phase != RoundPhase::Stopping || state_.pending_count > 0) return;
   if (state_.ending) return finish(*std::exchange(state_.ending, std::nullopt));
   if (state_.is_failure && ends_by_failure()) return restart();
-  // It was stopped for a newcomer at the very moment when its work was done.
+  // The round was stopped for a new node at the moment when all workers had returned 0.
   const bool is_success =
       state_.failures.empty() && std::all_of(state_.nodes.begin(), state_.nodes.end(),
                                              [](const auto& node) { return node.has_returned; });
@@ -1220,7 +1266,7 @@ void RoundTurn::conclude_if_stopped() {
   next_world();
 }
 
-// Another round is about to begin. False: the job has ended instead.
+// Called before another round. Returns false if the job has ended instead.
 bool RoundTurn::leave_out_unusable() {
   for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
     const RoundNode& self = node_at(node);
@@ -1294,7 +1340,7 @@ void RoundTurn::check_failed() {
   next_world();
 }
 
-// Whether the failure that stops this round is the end of the job, as far as it is known.
+// Whether the failure that stops this round ends the job, as far as is known.
 bool RoundTurn::ends_by_failure() const {
   if (!state_.is_failure) return false;
   if (state_.is_checked) return no_restart().has_value();

@@ -1,7 +1,7 @@
-// core. The coordinator's machine: which nodes form the world, when a round begins and ends, and
-// how the job ends.
+// core. The coordinator's state machine: which nodes form the world, when a round begins and ends,
+// and how the job ends.
 //
-//             hello     all joined        a failure            all stopped         all have gone
+//             hello     all joined        a failure            all stopped         all have left
 //   Joining ---------+------------> Running --------> Stopping -----+--> Ending ---------> Over
 //      |  ^          |                 |  ^  node lost,   |         |      ^    (or time is up)
 //      |  +----------+                 |  |  signal       |         |      |
@@ -9,59 +9,65 @@
 //      |                               |     a restart is left: next round |
 //      +-- join timeout, signal        +-- all returned 0 -----------------+
 //
-//   With a preflight check, worlds of probes run first, until all probes of one have returned 0. It
-//   is stopped for the program's first world. A probe that fails ends the job, or costs an elastic
-//   one its node.
+//   With a preflight check, worlds of probes run first, until all probes of one world have returned
+//   0. That world is then stopped, and the program's first world begins. A failed probe ends the
+//   job. In an elastic job it removes the probe's node instead.
 //
-//   An elastic world has a line (elastic_world.h) where nodes wait for numbered seats. It differs
-//   so:
-//     hello         into the line, in every phase; a running world with room is stopped for it
-//     hello         of a living member's identity: identity_contests.h
-//     Joining       again after each Stopping and Pausing: the next world forms at once with enough
-//                   nodes, else when they have joined; the first a last call after the least have
-//     node lost     the round is stopped and another begun, which uses up no restart
-//     a failure     a node that fails too often in a row (exclusion.h) gets its own outcome and is
-//                   not let in again; not the coordinator's
-//     unusable      a node that cannot run another round (Stopped) leaves for good, as above
-//     Signalled     the same, while enough are left; its sender alone gets the outcome. The
-//                   coordinator's own node goes so if there is a successor: then all are let go
-//                   once they have stopped, and join that one. Else as below.
-//     hello         of one that was in a world before: takeover.h
-//     join timeout  since there were too few: NodeLost (NotRun before the first world); with the
-//                   coordinator's own node lost at once
+//   In an elastic job, nodes wait in a line (elastic_world.h) for a node rank. The differences:
+//     hello         The node joins the line, in every phase. A running world that has room for the
+//                   node is stopped.
+//     hello with the identity of a connected member: see identity_contests.h
+//     hello of a node that was in a world before: see takeover.h
+//     Joining       Also follows each Stopping and Pausing. The next world forms at once if there
+//                   are enough nodes, else when enough have joined. The first world waits for the
+//                   last call after the minimum has joined.
+//     node lost     The round is stopped and another one begins; this uses up no restart.
+//     failure       A node that fails too often in a row (exclusion.h) gets its own outcome and is
+//                   not admitted again. This does not apply to the coordinator's node.
+//     unusable      A node that cannot run another round (Stopped) is removed for good in the same
+//                   way.
+//     Signalled     Only the sender leaves, and only it gets the outcome, while enough nodes are
+//                   left. The coordinator's own node can leave only if there is a successor: once
+//                   all workers have stopped, the coordinator disconnects all members, and they
+//                   join the successor. In all other cases the job ends as in the table below.
+//     join timeout  Counted from when there were too few nodes. The job ends with NodeLost (NotRun
+//                   before the first world). The loss of the coordinator's node ends it at once.
 //
 //   event \ state   Joining          Running            Stopping   Pausing   Ending     Over
-//   PeerArrived     its Hello; dropped if it begins with something else                 drop
+//   PeerArrived     handles its Hello; drop if the first message is not a Hello         drop
 //   Hello           join or refuse   refuse             refuse     refuse    refuse     drop
-//   Failed          drop             root cause, stop   noted, by  ignored   ignored    -
-//                                                       moment
-//   AllReturned     drop             noted; all: end    noted      ignored   ignored    -
-//   Stopped         drop             as Failed          noted;     ignored   ignored    -
+//   Failed          drop             root cause, stop   recorded   ignored   ignored    -
+//   AllReturned     drop             recorded; all: end recorded   ignored   ignored    -
+//   Stopped         drop             as Failed          recorded;  ignored   ignored    -
 //                                                       all: next
-//   Signalled       end              stop, then end     no restart end       ignored    -
-//   HangSuspected   drop             a look, then maybe ignored    ignored   ignored    -
+//   Signalled       end              stop, then end     then end   end       ignored    -
+//   HangSuspected   drop             query, then maybe  ignored    ignored   ignored    -
 //                                    a failure, stop
-//   StacksRequest     "no workers"     a look (node_queries.h) a look     as Joining ...       -
-//   CensusRequest     a census (node_queries.h), in every phase
-//   PeerLeft        may rejoin       stop, then end     no restart end       goodbye    -
-//   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
+//   StacksRequest   "no workers"     query              query      as in Joining        -
+//   CensusRequest   a census, in every phase
+//   LogRequest      "no workers"     a lookup            lookup     "no workers"         -
+//   PeerLeft        may rejoin       stop, then end     then end   end       expected   -
+//   silent too long as PeerLeft, in every phase
 //
-//   "drop" is for what cannot come from an honest peer: its connection is closed, with a log line;
-//   late words of an old round are ignored.
+//   drop           a correct peer cannot send this: closes its connection and logs the reason
+//   then end       the job ends once all workers have stopped, without a restart
+//   query, census  see node_queries.h
+//   Messages of an earlier round are ignored.
 //
-// Ranks:   contiguous by node rank; role ranks likewise, per role. Any number of workers a node.
-// Cause:   the first Failed that arrives stops the round. Within that stop every failure's moment
-//          is the coordinator's clock less the age its node gave; the earliest is the root cause,
-//          so a node that was slow to tell is not taken for a victim. Ages reach back to the
-//          round's start at most.
-// Unusable: where a process survives SIGKILL no other round begins. In a fixed world the job ends
-//          (NodeLost), if it would have gone on; likewise if it is the coordinator's own node.
-// Restart: counted here, once for the job, after a pause if one is asked for (restart_policy.h); a
-//          lost node or a signal ends the job instead. What stopped the round first counts.
-// Cost:    O(1) an event, O(nodes) a transition or sweep; a node's messages are O(1) bytes.
-// Units:   `now` is the steady clock of one turn.
-// Owner:   a value, driven by server.cc (and tests/sim).   Thread: any, one at a time.
-// Errors:  none; a broken peer is an event.  Never throws.
+// Ranks:   contiguous by node rank; role ranks likewise, per role. Nodes may have different numbers
+//          of workers.
+// Cause:   the first Failed that arrives stops the round. The time of each failure is the
+//          coordinator's clock minus the age that its node reported, but not before the start of
+//          the round. The earliest failure is the root cause, even if its node reported it late.
+// Unusable: a node on which a process survives SIGKILL runs no other round. A fixed-size job ends
+//          (NodeLost) if it would have continued, and so does a job whose coordinator's own node is
+//          unusable.
+// Restart: the coordinator counts restarts, once for the job, and pauses before one if configured
+//          (restart_policy.h). A lost node or a signal ends the job instead. If several of these
+//          happen, the one that stopped the round first decides.
+// Cost:    O(1) per event, O(nodes) per transition or sweep; a node's messages are O(1) bytes.
+// Time:    `now` is read from the steady clock and stays the same during one step.
+// Errors:  never throws; a misbehaving peer is an event. Driven by server.cc and tests/sim.
 #pragma once
 
 #include <chrono>
@@ -96,31 +102,31 @@ struct RoundNode {
   Hello hello;
   int base_rank = 0;                   // once the world is complete, like the next
   std::vector<int> role_base_ranks{};  // of each of its roles
-  // Elastic worlds.
+  // Elastic worlds only, up to leave_signal.
   AgentId id{};
-  Time since{};  // its hello
+  Time since{};  // when its Hello arrived
   std::uint64_t arrival = 0;
-  std::optional<int> leave_signal{};  // it goes, and the others stay
-  std::optional<NodeTimes> times{};   // the last that it sent,
-  Time times_at{};                    // and when
+  std::optional<int> leave_signal{};  // set: only this node leaves the job
+  std::optional<NodeTimes> times{};   // its last report
+  Time times_at{};                    // when that arrived
 };
 
-// Accepted, and not in a world: the line of an elastic one.
+// An agent in the line of an elastic job: accepted, but not in the running world.
 struct Candidate {
   AgentId id;
   Hello hello;
   Time heard;
   Time since;
   std::uint64_t arrival = 0;
-  bool stays = false;  // it was in the world before
+  bool stays = false;  // it was in the previous world
 };
 struct KnownAgent {
-  std::optional<Peer> peer{};  // while it is here
+  std::optional<Peer> peer{};  // while it is connected
   std::optional<int> rank{};   // in the last world
   int losses = 0;
 };
 
-// Beyond those a member floods: no --inject has as many.
+// The limit of FaultInjected messages in a job; further ones are ignored.
 inline constexpr int kMostFaultsTold = 65536;
 
 struct RoundState {
@@ -132,17 +138,17 @@ struct RoundState {
   int pending_count = 0;  // present nodes with is_done == false, while Running or Stopping
   int round = 0;          // worlds before the last one
   int next_round = 0;
-  bool has_begun = false;  // a world, under this coordinator
+  bool has_begun = false;  // this coordinator has started a world
   int world_size = 0;
   std::map<std::string, int> role_sizes;
-  Time opened;  // Joining: its begin
+  Time opened;  // when Joining began
   std::optional<Time> first_world;
   Time round_began;
   int faults_told = 0;           // messages FaultInjected, of all rounds
   FailureList failures;          // of this round
   std::optional<Ending> ending;  // decided; absent while Stopping: by `failures`, or a restart
-  bool is_failure = false;       // Stopping: a failure stopped it, which costs a restart
-  bool is_checked = false;       // no preflight is due (any more)
+  bool is_failure = false;       // Stopping: a failure stopped it, so the next round is a restart
+  bool is_checked = false;       // no preflight is due (anymore)
   std::vector<Time> restarts;    // when
   std::size_t restarts_at_progress = 0;       // how many there were at the last progress
   bool made_progress = false;                 // this round
@@ -155,22 +161,23 @@ struct RoundState {
   Time end_by;
   StackQuery looking;
   CensusTaking census;
+  LogLookups log_lookups;
   std::optional<Failure> last_failure;    // brief; of a round before
-  std::optional<Time> inherited_failure;  // its moment, if a coordinator before led that round
+  std::optional<Time> inherited_failure;  // its time, if an earlier coordinator led that round
   // Elastic worlds.
   std::map<Peer, Candidate> line;
   std::map<AgentId, KnownAgent> known;
   std::uint64_t arrivals = 0;
   int line_workers = 0;
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins
-  std::optional<NodeLost> last_loss;  // why there may be too few
+  std::optional<NodeLost> last_loss;  // why there may be too few nodes
   Exclusions exclusions;
   IdentityContests contests;
-  bool has_successor = false;       // an agent that would coordinate if this one went
-  std::vector<NodeRecord> records;  // for the next coordinator, where there can be one
-  std::vector<NodeRecord> untold;   // of these, changes that members have not been sent yet
-  Time tell_from;                   // when they may be: round.cc
-  std::optional<int> survivors;     // of a coordinator before (takeover.h)
+  bool has_successor = false;       // another agent can take over as coordinator
+  std::vector<NodeRecord> records;  // for the next coordinator, if there can be one
+  std::vector<NodeRecord> untold;   // changed records that are not sent to members yet
+  Time tell_from;                   // the earliest time to send them
+  std::optional<int> survivors;     // expected after a takeover (takeover.h)
 };
 
 RoundState open_round(RoundSpec spec, Time now);
@@ -181,7 +188,7 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
 // progress. A coordinator that takes over the job counts all of them.
 std::span<const Time> restarts_of_budget(const RoundState& state);
 
-// When it wants a RoundTick.
+// When the next RoundTick is due.
 std::optional<Time> deadline(const RoundState& state);
 
 }  // namespace drun::rendezvous

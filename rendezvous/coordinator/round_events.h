@@ -31,15 +31,13 @@ struct RoundSpec {
   std::string master_addr;  // for members that have no setting for it
   std::uint16_t master_port = 0;
   bool use_agent_store = true;
+  // round_spec() (server_specs.h) sets these two from JoinSpec, which has the defaults of the
+  // options.
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(15)};
-  std::size_t line_window_bytes =
-      0;  // rendezvous/protocol/line_window.h; 0: nodes keep their workers' lines
+  // See rendezvous/protocol/line_window.h; 0: nodes do not send their workers' lines.
+  std::size_t line_window_bytes = 0;
 };
-
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 
 using Time = std::chrono::steady_clock::time_point;
 // Identifies a connection; never reused.

@@ -17,11 +17,11 @@ RoundState RoundFence::begin(RoundSpec spec, std::uint64_t term, const RoundReco
   return state;
 }
 
-// Nothing of a new world is sent before its number is safe (election.h).
+// Sends nothing of a new world before its number is recorded (election.h).
 RoundFence::Verdict RoundFence::judge(const RoundState& state, const RoundAction& action) {
   const bool is_unknown =
       std::holds_alternative<ClearStore>(action) && known_rounds_ < state.next_round;
-  // It has its own time limit, and says nothing about a world.
+  // A LivenessCheck has its own time limit, and does not depend on a world.
   const auto* const message = std::get_if<SendTo>(&action);
   const bool is_check =
       message != nullptr && std::holds_alternative<LivenessCheck>(message->message);

@@ -1,15 +1,11 @@
-// core. What being elected adds to a coordinator's machine (rendezvous/coordinator/round.h): how a
-// lead begins, what it does not do before every later leader is sure to know of it, what is left
-// when it is lost.
+// core. Delays the actions of an elected coordinator's state machine (round.h) that start a round
+// until every later leader is sure to know the number of that round. No two leaders therefore use
+// the same number.
 //
-//   lead --> begin          the machine of this lead; what was held of one before is forgotten
-//   ClearStore of a world whose number is not known yet: that and all after it are held
-//   round known --> know    what was held, in order
-//   lead lost --> lose      nothing of it is done any more
-//
-// Owner:   a value, beside the RoundState that it is asked about (server.cc, tests/sim).
-// Thread:  any, one at a time.
-// Errors:  none.  Never throws.
+//   election won  --> begin   returns a new state machine; drops actions held for an earlier lead
+//   ClearStore of a world with an unrecorded number: this action and all later ones are held
+//   round known   --> know    returns the held actions, in order
+//   election lost --> lose    drops them
 #pragma once
 
 #include <cstdint>
@@ -25,25 +21,26 @@ class RoundFence {
  public:
   RoundState begin(RoundSpec spec, std::uint64_t term, const RoundRecord& before, Time now);
 
-  // Do: now. Hold: it is held back. Ask: also held back, and the round must be recorded first.
+  // Do: apply it now. Hold: the fence keeps it. Ask: the fence keeps it, and the caller must have
+  // the round recorded.
   enum class Verdict { Do, Hold, Ask };
   Verdict judge(const RoundState& state, const RoundAction& action);
-  // The recorded number counts, even if members have reported later rounds since.
+  // Only the recorded number counts, even if members have reported later rounds since.
   std::vector<RoundAction> know(int rounds);
 
-  // Kept: the end of the job is being sent, which needs no lead, since nothing begins after it.
-  // Over: no member is left that could hear of a round that was never recorded. Lost: the lead is.
+  // Kept: the outcome is being sent, which needs no lead because no round follows. Over: no member
+  // is left that could learn of an unrecorded round. Lost: this agent no longer coordinates.
   enum class Loss { Kept, Over, Lost };
   Loss lose(const RoundState& state);
 
  private:
   int known_rounds_ = 0;
-  int asked_rounds_ = 0;           // of the last world that is held
+  int asked_rounds_ = 0;           // up to the last world that is held
   std::optional<int> led_rounds_;  // when it last lost the lead
   std::vector<RoundAction> held_;
 };
 
-// Whether it still acts where it does not lead any more.
+// Whether the job is ending, so that the coordinator still acts without the lead.
 bool tells_the_end(const RoundState& state);
 
 }  // namespace drun::rendezvous

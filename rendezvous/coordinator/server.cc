@@ -36,16 +36,11 @@
 #include "rendezvous/protocol/membership_text.h"
 #include "rendezvous/store/service.h"
 
-// edge. The inside of Server. Only server.cc (connections, the round's machine) and server.cc
-// (an endpoint among several, that leads or does not) include it.
-//
-// Owner:   shared by its handlers until they have ended; stop ends them.
-// Thread:  the io_context's only.
-
 namespace drun::rendezvous {
 
 using asio::ip::tcp;
 
+// Shared by its handlers until they have ended; stop() ends them.
 class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                            private ControlConnection::Listener,
                            private ElectionDriver::Listener {
@@ -74,7 +69,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void complain(const std::string& text);
   void on_frame(ControlConnection& connection, std::string_view frame) override;
 
-  // server.cc: where others may coordinate, too
+  // --- Election: only if other agents may coordinate
   Result<void> stand(const JoinSpec& spec);
   Endpoint self() const { return {spec_.endpoint.host, port()}; }
   void take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new);
@@ -145,19 +140,16 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_turning_ = false;
   bool is_stopped_ = false;
   bool is_leading_ = false;
-  bool is_stepping_down_ = false;  // others are being told
+  bool is_stepping_down_ = false;  // until on_resigned
   std::optional<JobDeadline> job_deadline_;
-  // Where others may coordinate, too.
-  std::shared_ptr<LeaderElection> election_;  // null: no other agent may
-  std::shared_ptr<ElectionDriver> council_;   // the same, with several endpoints
+  // Only if other agents may coordinate.
+  std::shared_ptr<LeaderElection> election_;  // null: no other agent may coordinate
+  std::shared_ptr<ElectionDriver> council_;   // the same object, with several endpoints
   std::set<Peer> voters_;                     // connections that ask for votes
   LeaderLookups lookups_;
   RoundFence fence_;
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 // Connections without a hello so far; at most an eighth of the descriptors.
@@ -230,7 +222,7 @@ void Server::Impl::set_deadline(std::optional<JobDeadline> deadline) {
   if (is_leading_) handle(DeadlineKnown{job_deadline_});
 }
 
-// Of several endpoints another takes over, unless the job is over.
+// With several endpoints, another agent takes over unless the job is over.
 bool Server::Impl::coordinator_ended() {
   if (is_stepping_down_) return true;
   if (!is_leading_) return false;
@@ -517,11 +509,8 @@ bool Server::coordinator_ended() { return impl_->coordinator_ended(); }
 bool Server::is_leading() const { return impl_->is_leading(); }
 void Server::stop() { impl_->stop(); }
 
-}  // namespace drun::rendezvous
+// --- Election: this agent leads, or names the leader
 
-// A coordinator's port where others may coordinate, too: it leads, or it says who does.
-
-namespace drun::rendezvous {
 namespace {
 
 constexpr std::size_t kMostVotersForSeat = 4;
@@ -543,7 +532,7 @@ Result<void> Server::Impl::stand(const JoinSpec& spec) {
 
 void Server::Impl::take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new) {
   if (is_new && council_) {
-    // Seats reconnect, also one that is dropped here.
+    // A seat that is dropped here reconnects.
     if (voters_.size() >= kMostVotersForSeat * spec_.seats.size()) hang_up(*voters_.begin());
     voters_.insert(connection.id());
   }
@@ -560,7 +549,7 @@ void Server::Impl::on_refusal(Caller caller, const Error& error) {
   hang_up(caller);
 }
 
-// A member that asks while another agent leads, or none does yet.
+// A member connects here while another agent leads, or while there is no leader yet.
 void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
   const Peer peer = connection.id();
   if (hello == nullptr || lookups_.has(peer)) return hang_up(peer);
@@ -575,7 +564,7 @@ void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
 }
 
 void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
-  if (is_leading_) return;  // it tells the end of the job
+  if (is_leading_) return;  // it still sends the outcome of the job
   state_ = fence_.begin(round_spec(spec_, port()), term, before, std::chrono::steady_clock::now());
   is_leading_ = true;
   log_.write(before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
@@ -596,7 +585,7 @@ void Server::Impl::on_lead_lost(const std::string& reason) {
   release_members();
 }
 
-// A port like the others from here on.
+// From here on, this endpoint does not lead.
 void Server::Impl::release_members() {
   is_leading_ = false;
   events_.clear();
@@ -625,7 +614,7 @@ void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
   if (on_leader_) on_leader_(leader, term);
 }
 
-// The actions that were held back until later leaders were sure to know of the round.
+// Applies the actions that were held back until every later leader is sure to know the round.
 void Server::Impl::on_round_known(int rounds) {
   const std::vector<RoundAction> held = fence_.know(rounds);
   if (held.empty()) return;
@@ -650,7 +639,7 @@ void Server::Impl::apply(const StepDown&) {
   election_->resign();
 }
 
-// Checked before each action: this process may have been stopped until its lead was over.
+// Checked before each action: the lead may have expired while this process was stopped.
 bool Server::Impl::may_act() {
   if (!election_ || election_->leads() || (is_leading_ && tells_the_end(state_))) return true;
   events_.clear();

@@ -1,25 +1,25 @@
-// edge. The coordinator: one port on which members (control connections) and workers (the store)
-// arrive; what to tell whom is decided by rendezvous/coordinator/round.h.
+// edge. The coordinator's server: one port for members (control connections) and workers (the
+// store). The state machine in round.h decides which messages it sends.
 //
-// Listens: on loopback only when spec.master_addr is literally localhost or a loopback address;
-//          else on all interfaces. With StoreHost::Worker only members are served, on
-//          spec.endpoint.port.
-// Secret:  with spec.secret control connections are TLS, and only who proves it is heard; the store
-//          answers this host and the addresses of members.
-// Limits:  connections without a hello: pending_connections.h, for spec.heartbeat_timeout. Members
-// have
-//          descriptors that silent connections, strangers and store clients do not get.
-// Order:   open before any Client of this job starts; the coordinator's own agent is a member like
-//          any other. A round's store is emptied, and old workers' connections are closed, before
-//          the members hear of the next world.
-// Several: with spec.seat it is one of several endpoints, with spec.etcd one of all agents, and
-//          coordinates when it is elected (docs/internals/election.md); otherwise it says who does.
-// Owner:   the agent; keep it until on_finished, so that every member hears the outcome and the
-//          store outlives the last worker of the last node. One that does not lead has nothing to
-//          finish: drop it with the outcome.
+// Listens: on loopback only if spec.master_addr is literally localhost or a loopback address, else
+//          on all interfaces. With StoreHost::Worker it serves only members, on spec.endpoint.port.
+// Secret:  with spec.secret, control connections use TLS, and peers without the secret are
+//          rejected. The store serves only this host and the addresses of members.
+// Limits:  a connection must send its Hello within spec.heartbeat_timeout (pending_connections.h).
+//          Some descriptors are reserved for members, so that silent connections, unidentified
+//          peers and store clients cannot use all of them.
+// Order:   open it before any Client of this job starts; the coordinator's own agent is a member
+//          like any other. The store is emptied, and connections of old workers are closed, before
+//          the members receive the next world.
+// Several: with spec.seat it is one of several endpoints, with spec.etcd one of all agents. It
+//          coordinates while it is elected (docs/internals/election.md), and otherwise sends
+//          members to the leader.
+// Owner:   the agent. Keep it until on_finished, so that every member receives the outcome and the
+//          store outlives the last worker. A server that does not lead can be destroyed as soon as
+//          its agent has the outcome.
 // Thread:  the io_context's only.
-// Errors:  open: System when the port cannot be listened on, naming it and the remedy. Afterwards
-//          none: bad connections are dropped, each with a log line, but no flood of these.
+// Errors:  open: System if it cannot listen on the port, with the port and the remedy. Later, it
+//          drops bad connections and logs each one, at a limited rate.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +40,12 @@ namespace drun::rendezvous {
 
 class Server {
  public:
-  // on_finished: every member has read its outcome and gone, or the time for that has passed; once.
-  // It may destroy the Server.
-  // on_leader: this agent's endpoint, of several, has heard who coordinates the job; any number of
-  // times, never before open returns.
-  // lines: with spec.gathers_lines it gets those of all members.
-  // on_trouble: why the coordinator is unknown (etcd cannot be reached); empty: it can again.
+  // on_finished: called once, when every member has read its outcome and disconnected, or when the
+  // time for that has passed. It may destroy the Server.
+  // on_leader: this agent's endpoint, one of several, has learned which agent coordinates. Called
+  // any number of times, never before open returns. lines: with spec.gathers_lines, gets the lines
+  // of all members. on_trouble: why the coordinator is unknown (etcd cannot be reached); empty: it
+  // is known again.
   using OnTrouble = std::function<void(const std::string& reason)>;
   using OnLeader = std::function<void(const Endpoint& leader, std::uint64_t term)>;
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
@@ -56,28 +56,30 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Where it listens in fact; what spec.endpoint.port = 0 became.
+  // The port that it listens on, also if spec.endpoint.port is 0.
   std::uint16_t port() const;
 
-  // The nodes that have joined, while this one waits for others (progress_text of
+  // The nodes that have joined, while the coordinator waits for others (progress_text of
   // membership_text.h).
   std::optional<std::string> roll_call() const;
 
-  // How the job is, as far as the coordinator knows by itself; nothing if it is not this one.
+  // The state of the job as far as the coordinator knows it without asking the nodes; nullopt if
+  // this agent does not coordinate.
   std::optional<JobFacts> facts() const;
 
-  // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
+  // The LogSink has passed on lines of that member; `cost` as counted by cost_bytes().
   void lines_taken(std::uint64_t peer, std::size_t cost);
 
-  // When the job has to be over; absent: no such time is known. May change at any time. Counts
-  // while this agent coordinates the job.
+  // When the job has to end; absent: unknown. May change at any time. Has an effect while this
+  // agent coordinates.
   void set_deadline(std::optional<JobDeadline> deadline);
 
-  // The agent that it belongs to has its outcome. False: drop it. True: on_finished will say when
-  // all members have heard the end as well, or the electors of another coordinator that they may.
+  // The agent that owns this server has its outcome. Returns false if the server can be destroyed.
+  // Returns true if on_finished will follow: once all members have the outcome, or once the lead is
+  // resigned so that another agent can be elected.
   bool coordinator_ended();
 
-  // Whether it is the coordinator: always, unless others may be elected.
+  // Whether it coordinates the job: always, unless the coordinator is elected.
   bool is_leading() const;
 
   // Closes everything at once; members see a lost coordinator unless they have their outcome. No

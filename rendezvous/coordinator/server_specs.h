@@ -1,5 +1,4 @@
-// edge. The specs of the coordinator's parts, made from this node's part in the job.
-// Thread: any.
+// edge. Makes the specs of the coordinator's parts from this node's JoinSpec.
 #pragma once
 
 #include <chrono>
@@ -14,10 +13,10 @@ namespace drun::rendezvous {
 
 ListenSpec listen_spec(const JoinSpec& spec);
 
-// `port`: where it listens in fact.
+// `port`: the port that it listens on.
 RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port);
 
-// Of the store that it serves.
+// The limits of the store that it serves.
 StoreLimits store_limits(const JoinSpec& spec);
 
 }  // namespace drun::rendezvous

@@ -19,7 +19,7 @@ int pid_at(const SuspectGroup& group, std::size_t index) {
   return index < group.pids.size() ? group.pids[index] : 0;
 }
 
-// The place of `rank` among the ranks of the group; nothing if it is not in it.
+// The index of `rank` among the ranks of the group; nullopt if it is not in the group.
 std::optional<std::size_t> index_of(const SuspectGroup& group, int rank) {
   std::size_t before = 0;
   for (const RankRange& range : group.ranks) {
@@ -39,7 +39,7 @@ bool is_honest(const Suspects::Node& node, const SuspectGroup& group) {
          ordered.back().last - node.base_rank < node.workers;
 }
 
-// Of `group`, those of `ranks`.
+// The part of `group` that contains `ranks`.
 SuspectGroup part_of(const SuspectGroup& group, const RankRanges& ranks) {
   SuspectGroup part{.ranks = ranks, .first = group.first};
   auto wanted = ranks.begin();
@@ -68,7 +68,7 @@ std::vector<RankPid> expanded(const SuspectGroup& group) {
   return all;
 }
 
-// Both groups' ranks under the words of `into`.
+// Adds the ranks of `group` to `into`, which keeps its text.
 void join(SuspectGroup& into, const SuspectGroup& group) {
   const std::vector<RankPid> old = expanded(into);
   const std::vector<RankPid> added = expanded(group);

@@ -1,12 +1,11 @@
-// core. Workers that show no sign of life: how a node's agent reports them, and what the
-// coordinator keeps of all nodes. Ranks are ranges throughout, so that a job of any size costs
-// O(ranges), and 4 bytes a rank for its pid.
+// core. Workers without activity: how a node's agent reports them, and how the coordinator stores
+// the reports. Ranks are stored as ranges, so that a job of any size costs O(ranges), and 4 bytes a
+// rank for its pid.
 //
-// Limits:  of a message: control_wire.h. Of one node the coordinator keeps kMostGroupsKept groups
-//          (the ranks of further ones join the last, whose words then stand for them) and
-//          kMostPidsKept pids (the pids of further ranks are 0). No honest node has more than
-//          kMostRangesKept ranges.
-// Owner:   values; copy freely.   Thread: any.
+// Limits:  of a message: control_wire.h. For each node, the coordinator keeps kMostGroupsKept
+//          groups (it adds the ranks of further groups to the last one, with the text of that one)
+//          and kMostPidsKept pids (the pids of further ranks are 0). A node that reports more than
+//          kMostRangesKept ranges breaks the protocol.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@
 namespace drun::rendezvous {
 
 // One node's report: the groups of each HangSuspected. `suspects`: brief failures with status
-// Hung; others are ignored. Suspects with the same words, role and program share a group.
+// Hung; others are ignored. Suspects with the same text, role and program share a group.
 std::vector<std::vector<SuspectGroup>> suspect_messages(std::vector<Failure> suspects);
 
 class Suspects {
@@ -28,15 +27,15 @@ class Suspects {
     int base_rank = 0;
     int workers = 0;
   };
-  // The first report of a rank stays: a later one may be due to the look itself. False: the node
-  // breaks the protocol (ranks that are not its own, ranges in disorder, too many of them, a status
-  // that is not Hung).
+  // Keeps the first report of each rank, because the query itself may cause later ones. Returns
+  // false if the node breaks the protocol (ranks of other nodes, unordered ranges, too many of
+  // them, a status that is not Hung).
   bool add(const Node& node, const std::vector<SuspectGroup>& groups);
 
   bool empty() const { return by_base_rank_.empty(); }
   void clear() { by_base_rank_.clear(); }
   RankRanges ranks() const;
-  // Requires that the rank is a suspect. Its round is the caller's to fill in.
+  // Requires that the rank is a suspect. The caller sets the round.
   Failure failure_of(int rank) const;
 
  private:

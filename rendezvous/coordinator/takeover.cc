@@ -10,7 +10,7 @@ namespace drun::rendezvous {
 namespace {
 
 constexpr int kMostRestarts = 1 << 16;
-// Leaves room to count on.
+// Leaves room for further rounds.
 constexpr int kMostRounds = 1 << 29;
 constexpr int kMostLosses = 64;
 
@@ -26,7 +26,7 @@ std::vector<Time> restarts_of(const Past& past, Time now) {
 
 void inherit_restarts(RoundState& state, std::vector<Time> restarts) {
   if (restarts.size() > state.restarts.size()) std::swap(restarts, state.restarts);
-  // The earlier a member joined, the better it knows the time.
+  // Members that joined earlier know the times better.
   if (restarts.size() != state.restarts.size()) return;
   for (std::size_t i = 0; i < restarts.size(); ++i)
     state.restarts[i] = std::min(state.restarts[i], restarts[i]);
@@ -37,7 +37,7 @@ LeftOut left_out_of(const NodeRecord& record) {
           record.reason};
 }
 
-// The acquaintance of an agent that is not here makes it no member.
+// Records an agent that is not connected, without making it a member.
 std::vector<AgentId> inherit_records(RoundState& state, const std::vector<NodeRecord>& records) {
   std::vector<AgentId> news;
   for (const NodeRecord& record : records) {
@@ -51,8 +51,8 @@ std::vector<AgentId> inherit_records(RoundState& state, const std::vector<NodeRe
   return news;
 }
 
-// Of what the members report the latest round counts, then the earliest failure in it: the root
-// cause of the round that the coordinator before did not bring to its end.
+// Of the failures that members report, those of the latest round count, and of these the earliest:
+// the root cause of the round that the former coordinator did not complete.
 void inherit_failure(RoundState& state, const AgedFailure& told, Time now) {
   const Time moment = now - told.age;
   if (state.last_failure && state.inherited_failure) {

@@ -1,15 +1,14 @@
-// core. What a coordinator that takes over learns about earlier rounds, from its members and from
-// the former coordinator.
+// core. The state that a new coordinator takes over, from its members and from the former
+// coordinator.
 //
-// Shape:   the largest wins: numbers of rounds are never used twice, restarts stay used up. Nodes
-//          that were excluded stay excluded, and losses stay counted.
+// State:   the highest reported number counts, so that round numbers are never used twice and
+//          restarts stay used up. Excluded nodes stay excluded, and losses stay counted.
 // Failure: each member reports its first failure in the last world with its age. The earliest one
 //          is the last failure of the job (`drun status`), until a round of this coordinator fails.
-// World:   the first one begins immediately when as many have joined as the last one had, without
-// its
-//          lost coordinator, unless that is this one, which leads again; else after the last call,
-//          or the heartbeat timeout if that is shorter.
-// Thread:  any.
+// World:   the first one begins immediately once as many nodes have joined as the last world had,
+//          not counting its coordinator (unless this agent was that coordinator and leads again).
+//          Otherwise it begins after the last call, or after the heartbeat timeout if that is
+//          shorter.
 #pragma once
 
 #include "rendezvous/coordinator/round.h"
@@ -17,22 +16,23 @@
 
 namespace drun::rendezvous {
 
-// Gives the agents that were not known to be left out.
+// Returns the agents that are now known to be excluded and were not before.
 std::vector<AgentId> inherit(RoundState& state, const Past& past, Time now);
 
-// From the former coordinator. Members report the times of restarts; until then they count as new.
+// From the former coordinator's record. Members report the times of the restarts; until then, the
+// restarts count as recent.
 void inherit(RoundState& state, const RoundRecord& record, Time now);
 
-// For the coordinator after this one, before the next round begins: its number is used up.
+// For the next coordinator. Includes the number of the round that is about to begin.
 RoundRecord record_of(const RoundState& state);
 
-// The record of an agent, to be passed on.
+// The record of an agent, for the members.
 NodeRecord record_of(const RoundState& state, const AgentId& id);
 
-// Whether all are in line who can be expected after a take-over.
+// Whether all nodes that can be expected after a takeover are in line.
 bool has_survivors(const RoundState& state);
 
-// How long the first world waits for more nodes than the least.
+// How long the first world waits for more nodes than the minimum.
 Time::duration last_call_of(const RoundState& state);
 
 }  // namespace drun::rendezvous

@@ -1,9 +1,8 @@
-// core. A census: how a job and each of its nodes are doing, as the coordinator has it from a short
-// word of each (`drun status`).
+// core. A census: the state of a job and of each of its nodes, which the coordinator collects with
+// one message to each node (`drun status`).
 //
-// Units:   durations are before the message, by the sender's steady clock.
-// Limits:  what all nodes take together (kMostCensusBytes); those beyond it are counted.
-// Owner:   values; copy freely.   Thread: any.
+// Units:   durations end when the message is sent, by the sender's steady clock.
+// Limits:  kMostCensusBytes for all nodes together; further nodes are only counted.
 #pragma once
 
 #include <chrono>
@@ -17,8 +16,7 @@
 
 namespace drun {
 
-// Of one node. Waiting: nothing runs there any more, the other nodes or the next round are waited
-// for.
+// The phase of one node. Waiting: no worker runs there; it waits for other nodes or the next round.
 enum class NodePhase { Joining, Running, Stopping, Waiting };
 
 // A node's own report.
@@ -30,16 +28,16 @@ struct NodeSummary {
   bool operator==(const NodeSummary&) const = default;
 };
 
-// Asked: it was, and has not answered. Coming: it came during the census.
+// Asked: it has not answered. Coming: it connected during the census.
 enum class NodePresence { Answered, Asked, Coming, Lost };
 
 struct CensusNode {
   std::optional<int> node_rank{};  // absent: no number yet, or a spare
   std::string host;
-  int workers = 0;  // that it runs in a world
+  int workers = 0;  // the number that it runs in a world
   NodePresence presence = NodePresence::Answered;
-  NodeSummary told{};                  // if it has answered
-  std::chrono::milliseconds heard{0};  // since its last sign of life
+  NodeSummary told{};                  // set if it has answered
+  std::chrono::milliseconds heard{0};  // since its last message
   bool operator==(const CensusNode&) const = default;
 };
 
@@ -49,7 +47,7 @@ enum class JobPhase { Joining, Running, Stopping, Pausing, Finishing };
 struct JobFacts {
   std::string endpoint;
   JobPhase phase = JobPhase::Joining;
-  int least_nodes = 1;  // as asked for
+  int least_nodes = 1;  // as requested
   int most_nodes = 1;
   int joined_nodes = 0;  // in the world, or in line for it
   int spares = 0;        // in line while a world runs
@@ -59,7 +57,8 @@ struct JobFacts {
   int restarts = 0;
   int restarts_left = 0;
   int max_restarts = 0;
-  std::chrono::milliseconds up{0};  // since the first world; before it, since nodes are waited for
+  // Since the first world began; before that, since the coordinator started to wait for nodes.
+  std::chrono::milliseconds up{0};
   std::chrono::milliseconds round_up{0};
   std::optional<Failure> last_failure{};  // brief; that of the last round that failed
   std::vector<LeftOut> left_out{};        // the first 16
@@ -68,11 +67,11 @@ struct JobFacts {
 };
 
 struct Census {
-  std::string note{};  // why there is no more than this; empty: all is there
+  std::string note{};  // why the census is incomplete; empty: it is complete
   JobFacts job{};
   std::vector<CensusNode> nodes{};  // by node rank, then those without one
   int nodes_not_listed = 0;
-  std::vector<int> missing_ranks{};  // that fixed worlds wait for: the first 64
+  std::vector<int> missing_ranks{};  // fixed-size jobs: the first 64 ranks that have not joined
   bool operator==(const Census&) const = default;
 };
 

@@ -109,7 +109,7 @@ RankRanges difference(const RankRanges& from, const RankRanges& taken) {
     for (auto each = next; each != taken.end() && each->first <= range.last; ++each) {
       if (each->first > first) rest.push_back({first, each->first - 1});
       first = each->last + 1;
-      next = each;  // may reach into the next range
+      next = each;  // may also overlap the next range
     }
     if (first <= range.last) rest.push_back({first, range.last});
   }
@@ -174,7 +174,7 @@ void shrink(Evidence& evidence) {
     cut_lines(group);
     evidence.ranks_left_out += before - count_of(group.ranks);
   }
-  // The largest group, then those that differ from it most: the smallest ones.
+  // Keeps the largest group, then the smallest ones, which differ most.
   std::vector<StackGroup>& groups = evidence.groups;
   std::size_t bytes = groups.empty() ? 0 : size_bytes(groups.front());
   std::size_t first = groups.size();

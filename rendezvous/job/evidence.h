@@ -1,10 +1,9 @@
-// core. The findings of a look at the workers of a job: the stack of each rank, with ranks of equal
+// core. The result of a query of a job's workers: the stack of each rank, with ranks of equal
 // stacks in one group. Agents create it, the coordinator merges it, and every node shows it.
 //
 // Shape:   groups by size, the largest first, so that ranks that differ are at the end. A group's
 //          ranks are ascending ranges that neither overlap nor touch.
 // Limits:  shrink() keeps what a message may carry; what it drops is counted.
-// Owner:   values; copy freely.   Thread: any.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +20,20 @@ struct RankRange {
 };
 using RankRanges = std::vector<RankRange>;
 
-// By NCCL's own count of operations (agent/ras).
+// A rank's position by NCCL's own count of operations (agent/nccl_ras).
 enum class NcclPosition : std::uint8_t {
-  None,    // level with the others, or not known
+  None,    // level with the others, or unknown
   Ahead,   // it waits for others of a communicator
-  Behind,  // others wait for it, or it does not answer
+  Behind,  // others wait for it, or it does not respond
 };
 
 struct StackGroup {
   RankRanges ranks{};
-  std::string doing{};        // "in all_reduce #812"; empty: the program does not tell
-  std::uint64_t arrived = 0;  // operations of the whole world it has begun; 0: not known
-  bool is_inside = false;     // ... and it is in the last one
-  bool is_quiet = false;      // no sign of life for as long as a hang takes (--hang-timeout)
+  std::string doing{};  // "in all_reduce #812"; empty: unknown
+  std::uint64_t arrived =
+      0;                   // number of operations of the whole world that it has begun; 0: unknown
+  bool is_inside = false;  // it has not left the last of them
+  bool is_quiet = false;   // no activity for --hang-timeout
   NcclPosition nccl = NcclPosition::None;
   std::string source{};              // where the stacks come from: "py-spy", "gdb", "/proc" ...
   std::vector<std::string> lines{};  // processes, threads, frames; the innermost frame first
@@ -43,7 +43,7 @@ struct StackGroup {
 struct Evidence {
   std::vector<StackGroup> groups{};
   std::vector<std::string> notes{};  // "node 3 (host3): no answer in 10 s"; each once
-  std::size_t ranks_left_out = 0;    // that were found, and did not fit
+  std::size_t ranks_left_out = 0;    // found, but beyond the limits
   bool operator==(const Evidence&) const = default;
 };
 
@@ -60,13 +60,13 @@ void add_rank(RankRanges& ranges, int rank);
 void normalise(RankRanges& ranges);
 std::size_t count_of(const RankRanges& ranges);
 bool contains(const RankRanges& ranges, int rank);
-// Both in linear time, of normalised ranges.
+// Both need normalized ranges and take linear time.
 RankRanges intersection(const RankRanges& one, const RankRanges& other);
 RankRanges difference(const RankRanges& from, const RankRanges& taken);
 // "rank 7", "ranks 0-6, 8-63"; of more than 64 ranges the first, and the number of other ranks.
 std::string ranks_text(const RankRanges& ranges);
 
-// Ranks that stand where a group of `into` stands join that group.
+// Adds `found`; ranks in the same position as a group of `into` join that group.
 void merge(Evidence& into, const Evidence& found);
 // merge() of many in two steps: gather() each, in O(found) and leaving groups and ranges in any
 // order; then settle() once.
@@ -77,8 +77,8 @@ void settle(Evidence& evidence);
 // then the smallest ones, since ranks that differ matter most.
 void shrink(Evidence& evidence);
 
-// For people: "ranks 0-6, 8-63: in all_reduce #812 (gdb)", then lines, groups one below the other,
-// then notes. At most `most_lines` lines; what is beyond is counted.
+// Text to be shown: "ranks 0-6, 8-63: in all_reduce #812 (gdb)", then lines, groups one below the
+// other, then notes. At most `most_lines` lines; further ones are counted.
 std::vector<std::string> evidence_lines(const Evidence& evidence, std::size_t most_lines);
 
 }  // namespace drun

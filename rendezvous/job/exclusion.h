@@ -1,9 +1,10 @@
-// core. Which nodes an elastic world does without, because their workers fail again and again.
+// core. The nodes that an elastic job excludes because their workers fail repeatedly
+// (--exclude-after). Part of the coordinator's state (round.h).
 //
-// Rule:    a node is at fault when the root cause of a failed round is one of its workers. What
-//          ends rounds otherwise (a node joins, leaves, is lost) neither counts nor breaks the row.
-// Limits:  a node at most for each failure; beyond 1024 the oldest are forgotten.
-// Owner:   a value, part of the coordinator's state (round.h).   Thread: any.
+// Rule:    a node is at fault if the root cause of a failed round is one of its workers. Rounds
+//          that end for other reasons (a node joins, leaves or is lost) do not change the count of
+//          consecutive failures.
+// Limits:  1024 excluded nodes; beyond that, the oldest entry is dropped.
 #pragma once
 
 #include <optional>
@@ -30,14 +31,15 @@ struct Exclusions {
   bool operator==(const Exclusions&) const = default;
 };
 
-// A round has failed, first on `id`. Returns how many in a row have.
+// Records that the root cause of a failed round was on `id`. Returns the number of consecutive
+// failures of `id`.
 int count_failure(Exclusions& exclusions, const AgentId& id);
 
-// From here on `id` is left out; the row begins anew.
+// Excludes `id` and resets the count.
 void leave_out(Exclusions& exclusions, const AgentId& id, LeftOut told);
 
-// The same by a coordinator before, as a member of it tells: no row ends by it. False: it was
-// known.
+// Records a node that an earlier coordinator excluded, as reported by a member. Does not reset the
+// count. Returns false if it was already known.
 bool inherit_left_out(Exclusions& exclusions, const AgentId& id, LeftOut told);
 
 // "its workers were the first to fail in 3 rounds in a row (--exclude-after=2)"
@@ -48,7 +50,7 @@ bool is_left_out(const Exclusions& exclusions, const AgentId& id);
 // Why `id` cannot join; nothing if it can.
 std::optional<Error> exclusion_objection(const Exclusions& exclusions, const AgentId& id);
 
-// What outcomes tell.
+// The excluded nodes, for the outcome.
 std::vector<LeftOut> all_left_out(const Exclusions& exclusions);
 
 }  // namespace drun::rendezvous

@@ -8,7 +8,7 @@
 namespace drun::rendezvous {
 
 void note_record(std::vector<NodeRecord>& records, NodeRecord record) {
-  if (record.name.size() > kRecordTextBytes) return;  // cut short it would be another's
+  if (record.name.size() > kRecordTextBytes) return;  // a truncated name may match another agent
   std::erase_if(records, [&record](const NodeRecord& known) {
     return known.name == record.name && known.slot == record.slot;
   });

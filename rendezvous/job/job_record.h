@@ -1,7 +1,7 @@
-// core. A member's record of its rounds, from which a coordinator that takes over learns of them.
+// core. What a new coordinator learns about earlier rounds: from the members (Past) and from the
+// former coordinator (RoundRecord).
 //
-// Units:   ages are before the message, by the sender's steady clock.
-// Owner:   a value; copy freely.   Thread: any.
+// Units:   ages end when the message is sent, by the sender's steady clock.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,19 @@
 
 namespace drun::rendezvous {
 
-// A Hello has a limit: older restarts than these count as old as the oldest told.
+// The most restart ages in a Hello, whose size is limited. Older restarts count as if they were as
+// old as the oldest one sent.
 constexpr std::size_t kMostRestartsTold = 256;
 constexpr std::size_t kMostRecords = 16;
 constexpr std::size_t kRecordTextBytes = 128;
 
-// What an elected coordinator keeps of one agent, and would have the next one know.
+// An elected coordinator's record of one agent, for the next coordinator.
 struct NodeRecord {
-  std::string name{};  // host and address, as the coordinator knows an agent; not one cut short
+  std::string name{};  // host and address, as in AgentId; never truncated
   int slot = 0;
-  int losses = 0;  // how often in a row it was lost
+  int losses = 0;  // consecutive losses
   bool is_left_out = false;
-  int node_rank = 0;  // the next are of one that is left out
+  int node_rank = 0;  // this and the next two fields: only of an excluded agent
   int round = 0;
   std::string reason{};
   bool operator==(const NodeRecord&) const = default;
@@ -41,7 +42,7 @@ struct AgedFailure {
 };
 
 struct Past {
-  int rounds = 0;                    // begun
+  int rounds = 0;                    // number of rounds that have begun
   int node_count = 0;                // of the last world
   std::chrono::milliseconds age{0};  // of its first world
   std::string coordinator;           // of the last world: its host
@@ -52,23 +53,17 @@ struct Past {
   bool operator==(const Past&) const = default;
 };
 
-// Brief, without paths, and with a status of at most kRecordTextBytes: a Hello has little room.
+// Brief, without paths, and with a status of at most kRecordTextBytes, to fit into a Hello.
 Failure short_failure(Failure failure);
 
-// Each agent once, by the latest word; beyond kMostRecords those go first that were only lost, then
-// the oldest.
+// Adds or replaces the record of one agent. Beyond kMostRecords, drops records of agents that were
+// only lost first, then the oldest.
 void note_record(std::vector<NodeRecord>& records, NodeRecord record);
 
-}  // namespace drun::rendezvous
-
-// core. What a coordinator leaves to its successor about the rounds so far. With an election by
-// votes only their number is kept, and members report the rest (job_record.h). etcd keeps
-// everything. Owner:   values; copy freely.   Thread: any.
-
-namespace drun::rendezvous {
-
+// A coordinator's record of the rounds so far, for its successor. An election by votes keeps only
+// `rounds`, and members report the rest (Past); etcd keeps all fields.
 struct RoundRecord {
-  int rounds = 0;    // that have begun, or are about to
+  int rounds = 0;    // number of rounds that have begun or are about to
   int restarts = 0;  // used up
   Exclusions exclusions{};
   bool operator==(const RoundRecord&) const = default;

@@ -33,10 +33,6 @@ struct EtcdSpec {
   bool operator==(const EtcdSpec&) const = default;
 };
 
-}  // namespace drun
-
-namespace drun {
-
 enum class StoreHost {
   Agent,   // the coordinator's agent serves the store on MASTER_PORT
   Worker,  // rank 0 binds MASTER_PORT; the agents use another endpoint

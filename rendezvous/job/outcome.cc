@@ -9,7 +9,7 @@
 namespace drun {
 namespace {
 
-constexpr int kHungCode = 123;  // no program's own: docs/reference/report.md has the table
+constexpr int kHungCode = 123;  // docs/reference/exit-codes.md lists the codes
 
 }  // namespace
 

@@ -1,8 +1,8 @@
-// core. What went wrong, as values that travel: how a worker ended, and the one record of a failure
-// that control messages, outcomes, reports and JSON all share.
+// core. The outcome of a job, which is the same on every node and from which report, JSON and exit
+// code follow; and the record of a worker's failure that messages, outcomes, reports and JSON
+// share.
 //
-// Units:   times are wall-clock (display only); strings are bounded by the wire (control_wire.h).
-// Owner:   values; copy freely.    Thread: any.
+// Units:   times are wall-clock (display only); control_wire.h limits the length of strings.
 #pragma once
 
 #include <chrono>
@@ -32,8 +32,7 @@ struct NotStarted {
   int error_number = 0;
   bool operator==(const NotStarted&) const = default;
 };
-// It was stopped because it showed no sign of life: --hang-timeout. The program did not end by
-// itself.
+// drun stopped it because it showed no activity (--hang-timeout).
 struct Hung {
   std::string how;  // "no output and no CPU time for 60 s, last in all_reduce #812"
   bool operator==(const Hung&) const = default;
@@ -42,48 +41,41 @@ using ExitStatus = std::variant<Exited, Killed, NotStarted, Hung>;
 
 bool is_success(const ExitStatus& status);
 
-// The code a shell would show: n, 128+n for a signal, 127 not found, 126 not executable; 123 hung.
+// The exit code of a shell: n, 128+n for a signal, 127 not found, 126 not executable; 123 hung.
 int exit_code(const ExitStatus& status);
 
 // "exit code 3", "signal 11 (SIGSEGV, segmentation fault), core dumped", "not started: no such file
 // or directory", "hung: no output and no CPU time for 60 s".
 std::string to_string(const ExitStatus& status);
 
-// "SIGTERM" for 15; "SIGRTMIN+2"; "signal 99" for what has no name.
+// "SIGTERM" for 15; "SIGRTMIN+2"; "signal 99" without a name.
 std::string signal_name(int signal);
 
 struct Failure {
   int rank = 0;
   int local_rank = 0;
   int node_rank = 0;
-  int round = 0;  // TORCHELASTIC_RESTART_COUNT of the round it happened in
+  int round = 0;  // DRUN_ROUND of the round in which it happened
   std::string role;
   std::string host;
   int pid = 0;
   ExitStatus status;
   WallTime time;               // for display: when the agent saw it, or the error file's own time
-  bool out_of_memory = false;  // the kernel's out-of-memory killer did it
+  bool out_of_memory = false;  // killed by the kernel's out-of-memory killer
   std::string program;         // argv[0] of the worker
   std::string error_file;      // path on its node; empty: none was written
   std::string message;         // the error file's message; empty: none
   std::string traceback;       // the error file's traceback; empty: none
   std::vector<std::string> stderr_tail;  // at most 20 last lines
   std::string stderr_file;               // path on its node when stderr was redirected or teed
-  std::string injected{};  // the fault of --inject that it is the result of; not on the wire
+  std::string injected{};                // the fault of --inject that caused it; not on the wire
   bool operator==(const Failure&) const = default;
 };
 
-// Without what can be long: message, traceback, tail.
+// The failure without its message, traceback and stderr tail, which can be long.
 Failure brief(Failure failure);
 
-}  // namespace drun
-
-// core. The outcome of a job: one value, the same on every node, from which report, JSON and exit
-// code follow.
-//
-// Owner:   a value; copy freely.   Thread: any.
-
-namespace drun {
+// --- Outcome
 
 // Every worker of every node is known to have returned 0.
 struct Succeeded {
@@ -98,7 +90,7 @@ struct WorkersFailed {
 // An agent received a termination signal.
 struct Interrupted {
   int signal = 0;
-  std::optional<int> node_rank{};  // absent: it had none yet, in an elastic world
+  std::optional<int> node_rank{};  // absent: not assigned yet, in an elastic job
   std::string host;
   bool operator==(const Interrupted&) const = default;
 };
@@ -108,7 +100,7 @@ struct Preempted {
   bool operator==(const Preempted&) const = default;
 };
 // An agent was lost during a round: its connection closed, or it missed its heartbeats.
-// `is_coordinator`: it is the node that everyone had joined.
+// `is_coordinator`: it was the coordinator.
 struct NodeLost {
   int node_rank = 0;
   std::string host;
@@ -132,8 +124,9 @@ struct LeftOut {
   bool operator==(const LeftOut&) const = default;
 };
 
-// A fault that --inject has caused. Every agent hears of each when it is injected; the outcome's
-// list is made by the agent that reports it, and is not on the wire.
+// A fault that --inject has caused. Every agent receives a message about each one when it is
+// injected. The agent that reports the outcome fills in the outcome's list, which is not on the
+// wire.
 struct InjectedFault {
   std::string fault{};             // "kill:rank=3@20s"
   std::optional<WallTime> time{};  // absent: it was not injected
@@ -150,10 +143,10 @@ struct Outcome {
   std::string run_id{};
   int node_count = 0;
   int world_size = 0;
-  int restarts = 0;  // rounds that were begun again
+  int restarts = 0;  // restarts used
   int max_restarts = 0;
   std::size_t failures_left_out = 0;      // beyond what the wire carries
-  std::chrono::milliseconds duration{0};  // from the first world to the end; 0: no world came to be
+  std::chrono::milliseconds duration{0};  // from the first world to the end; 0: no world began
   std::vector<LeftOut> left_out{};        // nodes, in order of time
   std::vector<InjectedFault> faults{};    // in order of time
   JobTimes times{};                       // of the nodes of the last world

@@ -28,7 +28,7 @@ std::string_view last_line(std::string_view text) {
   return end == std::string_view::npos ? text : text.substr(end + 1);
 }
 
-// Process ids, addresses, times and steps differ from one run to the next.
+// Process ids, addresses, times and steps differ between runs.
 std::string without_numbers(std::string_view line) {
   std::string text;
   for (const char c : line) {
@@ -49,7 +49,7 @@ std::string error_line(const Failure& failure) {
   return "";
 }
 
-// Of what hung, only that it did: the rest of its text is how long it was watched.
+// For a hang, ignores the text, which contains the duration.
 bool is_same(const ExitStatus& one, const ExitStatus& other) {
   if (std::holds_alternative<Hung>(one)) return std::holds_alternative<Hung>(other);
   return one == other;

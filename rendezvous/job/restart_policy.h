@@ -1,9 +1,8 @@
-// core. Whether a failed round is begun again, and after how long a pause.
+// core. Decides whether the job restarts after a failed round, and after which pause.
 //
-// Shape:   the coordinator's word counts: the options of the other nodes do not matter.
-// Rule:    what counts is how the root cause ended. A program that could not be started has a
-//          shell's exit code for it (126, 127).
-// Owner:   a value; copy freely.   Thread: any.
+// The coordinator decides; the restart options of the other nodes have no effect. The decision
+// depends on how the root cause ended. A program that could not be started counts with the exit
+// code of a shell (126, 127).
 #pragma once
 
 #include <chrono>
@@ -18,7 +17,7 @@
 
 namespace drun {
 
-// How workers may end: "1,42,SIGKILL".
+// A set of exit codes and signals: "1,42,SIGKILL".
 struct ExitKinds {
   std::vector<int> codes{};
   std::vector<int> signals{};
@@ -26,9 +25,9 @@ struct ExitKinds {
 };
 
 struct RestartPolicy {
-  std::chrono::milliseconds window{0};  // that restarts are counted in; 0: the whole job
+  std::chrono::milliseconds window{0};  // only restarts in this window count; 0: in the whole job
   bool per_progress = false;            // progress restores the whole budget of restarts
-  std::chrono::milliseconds pause{0};   // before the first restart; doubled for each one more
+  std::chrono::milliseconds pause{0};   // before the first restart; doubled for each further one
   std::chrono::milliseconds most_pause{std::chrono::minutes(5)};
   std::optional<ExitKinds> only_on{};
   ExitKinds never_on{};
@@ -36,7 +35,8 @@ struct RestartPolicy {
   // outside ended the worker, or the round has made progress.
   std::chrono::milliseconds startup_time{std::chrono::minutes(1)};
   std::chrono::milliseconds startup_pause{0};  // after the first start-up failure in a row; doubled
-  int max_same_failures = 0;  // start-up failures in a row with one cause that end the job; 0: none
+  // This many consecutive start-up failures with one cause end the job; 0: no limit.
+  int max_same_failures = 0;
   bool operator==(const RestartPolicy&) const = default;
 };
 
@@ -56,14 +56,14 @@ namespace rendezvous {
 
 bool contains(const ExitKinds& kinds, const ExitStatus& status);
 
-// Why `status` is not followed by a restart, as the end of a sentence; nothing if it is. `earlier`:
+// Why `status` does not lead to a restart, as the end of a sentence; nullopt if it does. `earlier`:
 // the restarts that count, oldest first; `most` of them are allowed.
 std::optional<std::string> restart_objection(
     const RestartPolicy& policy, int most,
     std::span<const std::chrono::steady_clock::time_point> earlier, const ExitStatus& status,
     std::chrono::steady_clock::time_point now);
 
-// Of `earlier`, those in the window.
+// The number of restarts of `earlier` that are in the window.
 int restarts_counted(const RestartPolicy& policy,
                      std::span<const std::chrono::steady_clock::time_point> earlier,
                      std::chrono::steady_clock::time_point now);
@@ -83,26 +83,26 @@ bool is_same(const FailureCause& one, const FailureCause& other);
 // Start-up failures in a row.
 struct FailureStreak {
   int startup_failures = 0;
-  int same_failures = 0;  // the last ones, of one cause
+  int same_failures = 0;  // the last ones that have the same cause
   std::optional<FailureCause> cause{};
   bool operator==(const FailureStreak&) const = default;
 };
 
-// A round that failed: its root cause, the time from its start to the failure, and whether it got
-// further than every round before.
+// A failed round: its root cause, the time from its start to the failure, and whether the job made
+// progress in it.
 struct FailedRound {
   const Failure& failure;
   std::chrono::milliseconds ran_for{0};
   bool made_progress = false;
 };
 
-// The streak after another failed round. A later failure and one after progress end the streak; one
-// that came from outside (a signal that neither the program nor the kernel's out-of-memory killer
-// sent) leaves it as it is.
+// The streak after another failed round. A failure after startup_time or after progress resets it.
+// A failure from outside (a signal that neither the program nor the kernel's out-of-memory killer
+// sent) does not change it.
 FailureStreak next_streak(const FailureStreak& streak, const RestartPolicy& policy,
                           const FailedRound& round);
 
-// Why a restart after this streak cannot help, as the end of a sentence; nothing if it may.
+// Why a restart after this streak cannot help, as the end of a sentence; nullopt if it may.
 std::optional<std::string> streak_objection(const RestartPolicy& policy,
                                             const FailureStreak& streak);
 

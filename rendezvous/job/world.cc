@@ -17,7 +17,7 @@ Error bad_variable(std::string_view name, std::string_view value, const Range& r
                    std::to_string(range.high) + "; start this program under drun or set it"};
 }
 
-// Reads variables one after another and keeps the first error.
+// Reads variables and keeps the first error.
 class Variables {
  public:
   explicit Variables(const Lookup& lookup) : lookup_(lookup) {}

@@ -1,10 +1,10 @@
-// core. A node's view of the world of one round, and its way into and out of environment variables:
-// written by agents and read by workers through this one file.
+// core. A node's view of the world of one round, and its conversion to and from environment
+// variables, which agents write and workers read.
 //
-// Shape:   ranks of a node's workers are base_rank .. base_rank + local_world_size - 1, nodes in
-//          node-rank order, without gaps. O(1) bytes, whatever the number of nodes.
-// Owner:   values; copy freely.   Thread: any.
-// Source:  torchrun's worker environment; docs/internals/wire.md lists the differences.
+// Ranks:   a node's workers have the ranks base_rank .. base_rank + local_world_size - 1. Ranks
+//          follow the order of node ranks, without gaps. A World is O(1) bytes for any number of
+//          nodes.
+// Source:  torchrun's worker environment; docs/reference/environment.md lists the variables.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,14 @@
 
 #include "rendezvous/base/result.h"
 
-// core. Roles of one node's workers when they have several: several programs in one job.
-//
-// Shape:   shares are consecutive local ranks, in order. A list that is empty stands for one role,
-//          that of all workers (`role` beside it).
-// Owner:   values; copy freely.   Thread: any.
-
 namespace drun {
 
-// Of one node: with names of 256 bytes they fit into a Hello.
+// --- Roles, for jobs with several programs
+//
+// The shares of a node are consecutive local ranks, in order. If the list is empty, all workers
+// have the one role that is next to the list (`role`).
+
+// The most shares of one node. With names of 256 bytes, they fit into a Hello.
 inline constexpr std::size_t kMostRoleShares = 16;
 
 struct RoleShare {
@@ -35,7 +34,7 @@ struct RoleShare {
   bool operator==(const RoleShare&) const = default;
 };
 
-// The same once the world is complete.
+// A share once the world is complete.
 struct RoleRanks {
   std::string role{};
   int workers = 1;
@@ -44,8 +43,8 @@ struct RoleRanks {
   bool operator==(const RoleRanks&) const = default;
 };
 
-// The share that `local_rank` is in, and how many of its workers stand before it; null: there is
-// none.
+// The share that contains `local_rank`, or null. Sets `before` to the number of the share's workers
+// with lower local ranks.
 template <typename Share>
 const Share* share_at(const std::vector<Share>& shares, int local_rank, int& before) {
   before = local_rank;
@@ -56,7 +55,7 @@ const Share* share_at(const std::vector<Share>& shares, int local_rank, int& bef
   return nullptr;
 }
 
-// Whether they are together all of the node's workers.
+// Whether the shares together contain all of the node's workers.
 template <typename Share>
 bool is_whole(const std::vector<Share>& shares, int workers) {
   for (const Share& share : shares) {
@@ -66,14 +65,12 @@ bool is_whole(const std::vector<Share>& shares, int workers) {
   return workers == 0 || shares.empty();
 }
 
-}  // namespace drun
-
-namespace drun {
+// --- World
 
 struct World {
   std::string run_id;
   int round = 0;     // worlds before this one: DRUN_ROUND
-  int restarts = 0;  // of them those that failed: TORCHELASTIC_RESTART_COUNT
+  int restarts = 0;  // number of those that failed: TORCHELASTIC_RESTART_COUNT
   int max_restarts = 0;
   int node_rank = 0;  // GROUP_RANK
   int node_count = 1;
@@ -87,29 +84,30 @@ struct World {
   std::string master_addr;
   std::uint16_t master_port = 0;
   bool use_agent_store = true;
-  bool is_preflight = false;  // the machines are looked at; the program is not started yet
+  bool is_preflight = false;  // runs probes that check the machines, not the program
   bool operator==(const World&) const = default;
 };
 
 using EnvironmentEntry = std::pair<std::string, std::string>;
 
-// Of one worker. Requires 0 <= local_rank < local_world_size.
+// The role of one worker.
 struct WorkerRole {
   std::string name{};
   int rank = 0;        // ROLE_RANK
   int world_size = 1;  // ROLE_WORLD_SIZE
   bool operator==(const WorkerRole&) const = default;
 };
+// Requires 0 <= local_rank < local_world_size.
 WorkerRole role_of(const World& world, int local_rank);
 
-// RANK, LOCAL_RANK, WORLD_SIZE, ... TORCHELASTIC_USE_AGENT_STORE of one worker (not the error file,
-// OMP or NCCL variables: those are the agent's, worker_env.h). Requires 0 <= local_rank <
-// local_world_size.
+// RANK, LOCAL_RANK, WORLD_SIZE, ... TORCHELASTIC_USE_AGENT_STORE of one worker.
+// agent/supervise/worker_command.h adds the error file, OMP and NCCL variables. Requires
+// 0 <= local_rank < local_world_size.
 std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank);
 
 // A worker's identity.
 struct WorkerIdentity {
-  World world;  // as much of it as the environment told; the rest at its defaults
+  World world;  // fields that the environment does not contain have their defaults
   int rank = 0;
   int local_rank = 0;
   bool operator==(const WorkerIdentity&) const = default;
@@ -117,7 +115,7 @@ struct WorkerIdentity {
 
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
 
-// "" where it is not set.
+// "" if it is not set.
 inline std::string text_of(const Lookup& lookup, std::string_view name) {
   return lookup(name).value_or("");
 }

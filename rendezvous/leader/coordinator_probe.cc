@@ -42,7 +42,8 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
 
  private:
   void connected(Result<asio::ip::tcp::socket> socket) {
-    if (!socket && socket.error().code == ErrorCode::Closed) return;  // it is ours: all is well
+    if (!socket && socket.error().code == ErrorCode::Closed)
+      return;  // this host's address: no objection
     ask_again_later();
     if (!socket) return;
     connection_ = std::make_shared<ControlConnection>(

@@ -1,15 +1,16 @@
-// edge. For a node that is configured as the coordinator: is the given address really its own?
-// Two nodes started with the same --node_rank=0 would otherwise wait for each other, each as its
-// own coordinator, until the join timeout.
+// edge. Checks that a node that is configured as the coordinator owns the given address. Otherwise,
+// two nodes with --node_rank=0 would wait for each other until the join timeout, each as its own
+// coordinator.
 //
-// How:     addresses of the endpoint that can be bound are this host's: nothing to ask. Otherwise
-//          it sends a Hello to that address that only asks for objections; this node behind
-//          a translated address recognises itself, another coordinator objects; so does, by its
-//          mere existence, one of another secret. Every 5 s until stopped: the other one may start
-//          later.
+// How:     if the endpoint's address can be bound, it belongs to this host and needs no check.
+//          Otherwise the probe sends a Hello to the address that only asks for objections. This
+//          node behind a translated address recognizes its own probe; another coordinator objects.
+//          A coordinator with another secret counts as an objection. Repeats every 5 s until
+//          stopped, because the other coordinator may start later.
 // Owner:   Client; destruction stops it silently.
-// Thread:  the io_context's only. Names are looked up on Asio's own thread (connector.h).
-// Errors:  on_objection, at most once: the other coordinator's words. Anything else is no news.
+// Thread:  the io_context's only. Names are looked up on other threads (connector.h).
+// Errors:  on_objection, at most once, with the other coordinator's error. Other results are
+// ignored.
 #pragma once
 
 #include <functional>

@@ -11,18 +11,15 @@
 #include "rendezvous/base/text.h"
 #include "rendezvous/protocol/membership_text.h"
 
-// core. One turn of the election's machine: the state, the time, and the actions as they come. Only
-// election.cc (a voter's half) and election.cc (a candidate's and leader's) include it.
-// Owner:   lives for one step.   Thread: any.
-
 namespace drun::rendezvous {
 
-// When the lead ends unless it is renewed; in the past: it has ended. Leading only.
+// Leading only: when the lead ends unless it is renewed. If in the past, it has ended.
 Time lead_until(const ElectionState& state, Time now);
-// Until this seat's turn, if no seat before it becomes the leader.
+// When this seat may claim if no earlier seat becomes the leader.
 Time own_turn(const ElectionState& state);
 int majority_of(const ElectionState& state);
 
+// One step of the election's state machine. Collects the actions that the event causes.
 class ElectionTurn {
  public:
   ElectionTurn(ElectionState& state, Time now) : state_(state), now_(now) {}
@@ -36,13 +33,13 @@ class ElectionTurn {
   void handle(const Resign&);
   void handle(const ElectionTick&) {}
 
-  // After the event, whatever it was.
+  // Called after each event.
   void settle();
 
   std::vector<ElectionAction> take_actions() { return std::move(actions_); }
 
  private:
-  // election.cc
+  // --- Voter
   bool is_voted_away() const { return state_.voted_until && *state_.voted_until > now_; }
   bool would_vote_for(const Ballot& ballot) const;
   bool vote_for(const Ballot& ballot);
@@ -52,7 +49,7 @@ class ElectionTurn {
   Vote vote(const Ballot& ballot, bool is_granted) const;
   std::string objection(const Ballot& ballot) const;
 
-  // election.cc
+  // --- Candidate and leader
   void take_vote(int index, const Vote& vote);
   void ask_who_is_due();
   void ask(int seat, BallotKind kind);
@@ -77,11 +74,7 @@ class ElectionTurn {
   std::vector<ElectionAction> actions_;
 };
 
-}  // namespace drun::rendezvous
-
-// A voter's half: what others ask.
-
-namespace drun::rendezvous {
+// --- Voter: answers the other seats' ballots
 
 using Phase = ElectionPhase;
 
@@ -91,7 +84,7 @@ void ElectionTurn::handle(const ElectionStart&) {
   for (SeatView& seat : state_.seats) seat.next_ask = now_;
 }
 
-// Why the sender takes no part in this election; empty: it does.
+// Why the sender cannot take part in this election; empty if it can.
 std::string ElectionTurn::objection(const Ballot& ballot) const {
   const ElectionSpec& spec = state_.spec;
   if (ballot.run_id != spec.run_id)
@@ -162,7 +155,7 @@ bool ElectionTurn::would_vote_for(const Ballot& ballot) const {
   return !is_voted_away() || state_.voted_instance == ballot.instance;
 }
 
-// An old term's ballot may have been long on its way: terms of votes only grow.
+// A ballot of an old term may arrive late. The terms of votes only increase.
 bool ElectionTurn::vote_for(const Ballot& ballot) {
   const bool is_same = ballot.instance == state_.voted_instance;
   const bool is_late =
@@ -234,11 +227,8 @@ std::vector<ElectionAction> step(ElectionState& state, const ElectionEvent& even
   return turn.take_actions();
 }
 
-}  // namespace drun::rendezvous
+// --- Candidate and leader: sends ballots to the other seats
 
-// A candidate's and a leader's half: what is asked of others.
-
-namespace drun::rendezvous {
 namespace {
 
 using Phase = ElectionPhase;
@@ -250,12 +240,12 @@ Time::duration patience(const ElectionState& state) { return state.spec.lease / 
 Time::duration claim_limit(const ElectionState& state) { return state.spec.lease / 4; }
 Time::duration renewal(const ElectionState& state) { return state.spec.lease / 6; }
 Time::duration look_interval(const ElectionState& state) { return state.spec.lease / 8; }
-// Between the turns of two seats that are both there.
+// The interval between the turns of two reachable seats.
 Time::duration turn_gap(const ElectionState& state) { return state.spec.lease / 10; }
-// The voter's clock may be so much slower, and the leader so much late in noticing.
+// Allows for a voter's faster clock, and for a leader that notices the end late.
 Time::duration lead_length(const ElectionState& state) { return state.spec.lease * 4 / 5; }
 
-// A vote that is given back late is of no use, so a Release does not wait for a link.
+// A vote that is returned late is useless, so a Release does not wait for a link.
 bool is_timed(const SeatView& seat) {
   return seat.is_linked || seat.asked_kind == BallotKind::Release;
 }
@@ -310,7 +300,7 @@ void ElectionTurn::take_vote(int index, const Vote& vote) {
     case BallotKind::Look:
       seat.would_vote = vote.is_granted ? std::optional(now_ + claim_limit(state_)) : std::nullopt;
       seat.next_ask = now_ + look_interval(state_);
-      if (!vote.is_granted)  // no sooner than it can say otherwise
+      if (!vote.is_granted)  // not before its answer can change
         seat.next_ask =
             std::min(seat.next_ask, now_ + std::max(vote.free_in, std::chrono::milliseconds(1)));
       return;
@@ -340,7 +330,7 @@ void ElectionTurn::handle(const SeatFailed& failed) {
   seat.asked.reset();
   seat.is_reached = false;
   seat.would_vote.reset();
-  // It has connected meanwhile, after it was asked.
+  // The link opened after the ballot was queued.
   const bool is_there = seat.heard_at > seat.asked_at;
   seat.next_ask = is_there ? now_ : now_ + look_interval(state_);
   seat.heard_at = Time();
@@ -467,14 +457,14 @@ void ElectionTurn::win_if_it_has() {
     seat.is_vote_remembered = seat.is_vote_remembered || is_elected_by_all;
   });
   state_.phase = Phase::Leading;
-  if (!is_leading(state_, now_)) return give_claim_up();  // the votes were too long on their way
+  if (!is_leading(state_, now_)) return give_claim_up();  // the votes arrived too late
   state_.wanted_rounds = state_.known_rounds = state_.rounds;
   actions_.emplace_back(Leading{state_.own_term, state_.rounds});
   for_others([this](int, SeatView& seat) { seat.next_ask = now_ + renewal(state_); });
   ask_all(BallotKind::Lead);
 }
 
-// The votes it has got are given back; the next try is some time off, for each seat another.
+// Returns the votes. Each seat waits for a different time before it claims again.
 void ElectionTurn::give_claim_up() {
   state_.phase = Phase::Vacant;
   state_.turn = now_ + turn_gap(state_) * (state_.spec.seat + 1);

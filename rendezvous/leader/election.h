@@ -12,7 +12,7 @@
 //    +----------------------> Leading -----------------------------------------+
 //
 //   event \ state   Vacant           Following        Claiming         Leading
-//   Look            would I vote?    no (its leader:  no               no
+//   Look            yes, if free     no (its leader:  no               no
 //                                    yes)
 //   Claim           a vote, if free  a vote, if free  no               no
 //   Lead            Following        a vote, if from  Following,       no; leases rule this out

@@ -63,7 +63,7 @@ void SeatLink::connected(Result<asio::ip::tcp::socket> socket) {
 void SeatLink::on_open(ControlConnection&) {
   open_timer_.cancel();
   listener_.on_seat_linked(seat_);
-  if (!connection_) return;  // hung up meanwhile
+  if (!connection_) return;  // closed meanwhile
   is_open_ = true;
   if (const auto ballot = std::exchange(waiting_, std::nullopt)) send(*ballot);
 }
@@ -89,15 +89,12 @@ void SeatLink::on_end(ControlConnection&, const ConnectionEnd& end) {
 
 void SeatLink::fail(const std::string& reason) {
   log_.debug("no answer from " + to_string(endpoint_) + ": " + reason);
-  // The name may have another address by now.
+  // The name may resolve to another address by now.
   if (!has_voted_) connector_.forget_address();
   hang_up();
   listener_.on_seat_failed(seat_);
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 ElectionSpec election_spec(const JoinSpec& spec) {

@@ -1,9 +1,6 @@
-// edge. One seat's part in the election: the connections to the other seats and the clock.
-// election.h makes the decisions.
-//
-// Owner:   Server; shared with its timer's handlers. After stop it makes no calls.
-// Thread:  the io_context's only.
-// Errors:  none; a seat that cannot be reached has no vote.
+// edge. One seat's part in the election: the connections to the other seats (SeatLink) and the
+// clock (ElectionDriver). The state machine in election.h makes the decisions. Use it on the
+// io_context's thread only. A seat that cannot be reached has no vote.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +21,22 @@
 #include "rendezvous/protocol/control_connection.h"
 #include "rendezvous/protocol/control_message.h"
 
-// edge. The way to one other seat: ballots go out on a connection that is made when there is none.
-// What to ask and when is decided by election.h.
-//
-// Owner:   ElectionDriver; destruction closes it silently.
-// Limits:  a link may take what connector.h allows, and 5 s more until the other seat's process has
-//          answered it.
-// Thread:  the io_context's only.
-// Errors:  on_seat_failed: nothing listens there, or it does not answer this job's ballots.
-//          Refusals are logged at a limited rate.
-
 namespace drun::rendezvous {
 
+// Sends ballots to one other seat. Connects when necessary; destruction closes the connection
+// silently.
+//
+// Limits:  a connection may take the time that connector.h allows, and 5 s more until the other
+//          seat's process has answered.
+// Errors:  on_seat_failed: nothing listens there, or it does not answer this job's ballots.
+//          Refusals are logged at a limited rate.
 class SeatLink final : private ControlConnection::Listener {
  public:
-  // Not called from inside a call made here.
+  // Never called from inside a call to SeatLink.
   class Listener {
    public:
     virtual void on_vote(int seat, const Vote& vote) = 0;
-    // What waits for the link is sent when this returns. It may be replaced meanwhile.
+    // The waiting ballot is sent when this returns. The callback may replace it.
     virtual void on_seat_linked(int seat) = 0;
     virtual void on_seat_failed(int seat) = 0;
 
@@ -58,7 +52,7 @@ class SeatLink final : private ControlConnection::Listener {
   SeatLink(const SeatLink&) = delete;
   SeatLink& operator=(const SeatLink&) = delete;
 
-  // At once, or when it is connected; in place of what could not be sent yet.
+  // Sends the ballot now, or once connected. Replaces a ballot that could not be sent yet.
   void ask(const Ballot& ballot);
   void hang_up();
 
@@ -77,24 +71,22 @@ class SeatLink final : private ControlConnection::Listener {
   LogLimit log_limit_;
   Listener& listener_;
   Connector connector_;
-  const bool is_reported_;  // its addresses, by its host: some may mean another machine from here
+  // The seat's host reported its addresses; from here, some may belong to another machine.
+  const bool is_reported_;
   DeadlineTimer open_timer_;
   std::shared_ptr<ControlConnection> connection_;
   bool is_open_ = false;
   bool has_voted_ = false;  // on this connection
   bool is_dialling_ = false;
-  std::optional<Ballot> waiting_;  // for the link
+  std::optional<Ballot> waiting_;  // for the connection
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
+// Owned by Server and shared with its timer's handlers. Makes no calls after stop.
 class ElectionDriver final : public LeaderElection,
                              public std::enable_shared_from_this<ElectionDriver>,
                              private SeatLink::Listener {
  public:
-  // Called from the loop, or from within `hear` and `leads`.
+  // Called from the event loop, or from within `hear` and `leads`.
   class Listener : public LeaderElection::Listener {
    public:
     virtual void on_answer(Caller caller, const Vote& vote) = 0;
@@ -141,7 +133,7 @@ class ElectionDriver final : public LeaderElection,
   const Log log_;
   const std::vector<Endpoint> seats_;
   Listener* listener_;                            // null after stop
-  std::vector<std::unique_ptr<SeatLink>> links_;  // null: one's own
+  std::vector<std::unique_ptr<SeatLink>> links_;  // null: this seat's own
   ElectionState state_;
 };
 

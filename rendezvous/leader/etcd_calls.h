@@ -1,9 +1,8 @@
-// core. What an agent asks of etcd, and what etcd answers, as values; etcd_json.h has the bytes,
-// etcd_election.h says what is asked when.
+// core. Requests to etcd and its answers, as values. etcd_json.h encodes them, and etcd_election.h
+// decides about them.
 //
-// Shape:   a job has two keys. `leader` says who coordinates, and is there as long as that agent's
-//          lease. `state` is what the next coordinator has to know, under a lease that is longer.
-// Owner:   values; copy freely.   Thread: any.
+// Keys:    a job has two keys. `leader` names the coordinator and exists as long as that agent's
+//          lease. `state` contains what the next coordinator needs, under a longer lease.
 // Source:  etcd's api/etcdserverpb/rpc.proto, version 3.
 #pragma once
 
@@ -16,14 +15,14 @@
 namespace drun::rendezvous::etcd {
 
 using Lease = std::int64_t;     // never 0
-using Revision = std::int64_t;  // counts what etcd has changed; 0: before all of it
+using Revision = std::int64_t;  // number of etcd's changes; 0: before the first
 
 struct Keys {
   std::string leader;
   std::string state;
 };
 
-// Both keys as they are at one moment.
+// Reads both keys at one moment.
 struct Look {};
 struct Grant {
   std::chrono::seconds ttl{0};
@@ -31,8 +30,8 @@ struct Grant {
 struct Renew {
   Lease lease = 0;
 };
-// Both keys at once; only if there is no leader, and the state is that of `state_changed` (0:
-// none).
+// Writes both keys, but only if there is no leader and the state is that of `state_changed` (0: no
+// state).
 struct Claim {
   std::string leader{};
   Lease leader_lease = 0;
@@ -40,18 +39,19 @@ struct Claim {
   Lease state_lease = 0;
   Revision state_changed = 0;
 };
-// Only if the leader's key is still the one that was `led_since`, and the state as above.
+// Writes the state, but only if the leader's key is still that of `led_since`, and the state is
+// that of `state_changed`.
 struct Store {
   Revision led_since = 0;
   std::string state{};
   Lease state_lease = 0;
   Revision state_changed = 0;
 };
-// Takes both keys away, likewise: the job is over.
+// Deletes both keys at the end of the job, under the same condition for the leader's key.
 struct Clear {
   Revision led_since = 0;
 };
-// And every key that is under it.
+// Also deletes every key under the lease.
 struct Revoke {
   Lease lease = 0;
 };
@@ -73,19 +73,19 @@ struct Sight {
 
 // One message of a watch of the leader's key, sent by etcd.
 struct WatchMessage {
-  Revision revision = 0;          // of the change; without one, of etcd
-  bool is_change = false;         // false: the watch is there, or etcd shows that it is
+  Revision revision = 0;          // of the change; without one, etcd's current one
+  bool is_change = false;         // false: the watch was created, or is still alive
   std::optional<Found> leader{};  // with a change; absent: the key was deleted
   bool operator==(const WatchMessage&) const = default;
 };
 
-// To Grant and Renew. Without time: there is no such lease (any more).
+// The answer to Grant and Renew. A ttl of 0: there is no such lease (anymore).
 struct Leased {
   Lease lease = 0;
   std::chrono::seconds ttl{0};
   bool operator==(const Leased&) const = default;
 };
-// To Look, Claim, Store and Clear: whether it was done, and how the keys are then.
+// The answer to Look, Claim, Store and Clear: whether it was done, and the keys after it.
 struct Seen {
   bool is_done = false;
   Sight sight{};
@@ -96,7 +96,7 @@ struct Revoked {
 };
 using Answer = std::variant<Leased, Seen, Revoked>;
 
-// Unknown whether it was carried out, unless etcd refused it.
+// The request may have been carried out, unless etcd refused it.
 struct Failed {
   std::string reason{};     // "10.0.0.1:2379: connection refused"
   bool is_refused = false;  // etcd refused: there is no such lease

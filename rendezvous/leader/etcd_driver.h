@@ -1,9 +1,6 @@
 // edge. One agent's part in the election through etcd: the connection and the clock.
-// etcd_election.h makes the decisions.
-//
-// Owner:   Server; shared with its handlers. After stop it makes no calls.
-// Thread:  the io_context's only.
-// Errors:  make: Usage, for certificates that cannot be used. Afterwards none.
+// The state machine in etcd_election.h makes the decisions. Owned by Server and shared with its
+// handlers. Makes no calls after stop. Use it on the io_context's thread only.
 #pragma once
 
 #include <memory>
@@ -23,7 +20,8 @@ namespace drun::rendezvous {
 class EtcdElectionDriver final : public LeaderElection,
                                  public std::enable_shared_from_this<EtcdElectionDriver> {
  public:
-  // `spec.etcd` is set. `own`: where others reach this agent.
+  // `spec.etcd` is set. `own`: where others reach this agent. Errors: Usage, for certificates that
+  // cannot be used.
   static Result<std::shared_ptr<EtcdElectionDriver>> make(asio::io_context& io,
                                                           const JoinSpec& spec, const Endpoint& own,
                                                           const Log& log,
@@ -38,7 +36,7 @@ class EtcdElectionDriver final : public LeaderElection,
   bool has_successor() const override { return is_leading(state_, LeaseClock::now()); }
   void resign() override;
   void doubt() override { handle(etcd::LeaderDoubted{}); }
-  // For half a second, if etcd does not answer.
+  // Takes up to half a second if etcd does not answer.
   void finish() override;
 
  private:

@@ -9,15 +9,12 @@
 #include "rendezvous/base/text.h"
 #include "rendezvous/protocol/membership_text.h"
 
-// core. One turn of the campaign's machine: the state, the time, and the actions as they come. Only
-// etcd_election.cc (what is asked when) and etcd_election.cc (what the answers mean) include it.
-// Owner:   lives for one step.   Thread: any.
-
 namespace drun::rendezvous::etcd {
 
 // Leading only: when the lead ends, unless it is renewed.
 Time lead_until(const CampaignState& state);
 
+// One step of the campaign's state machine. Collects the actions that the event causes.
 class CampaignTurn {
  public:
   CampaignTurn(CampaignState& state, Time now) : state_(state), now_(now) {}
@@ -32,13 +29,13 @@ class CampaignTurn {
   void handle(const JobOver&);
   void handle(const CampaignTick&) {}
 
-  // After the event, whatever it was.
+  // Called after each event.
   void settle();
 
   std::vector<CampaignAction> take_actions() { return std::move(actions_); }
 
  private:
-  // etcd_election.cc
+  // --- Requests
   void ask_next();
   void ask_to_lead();
   void ask_as_leader();
@@ -50,7 +47,7 @@ class CampaignTurn {
   void set_trouble(std::string reason);
   void close();
 
-  // etcd_election.cc
+  // --- Answers
   void take(const CampaignState::Asked& asked, const Leased& leased);
   void take(const CampaignState::Asked& asked, const Seen& seen);
   void take(const CampaignState::Asked&, const Revoked&);
@@ -77,22 +74,19 @@ class CampaignTurn {
   std::vector<CampaignAction> actions_;
 };
 
-}  // namespace drun::rendezvous::etcd
-
-namespace drun::rendezvous::etcd {
 namespace {
 
 using Phase = CampaignPhase;
 using Milliseconds = std::chrono::milliseconds;
 
-// Parts of the lease.
+// Fractions of the lease.
 Milliseconds lease_of(const CampaignState& state) { return state.spec.lease; }
-// etcd's clock may be so much faster, and the leader so much late in noticing.
+// Allows for a faster clock of etcd, and for a leader that notices the end late.
 Milliseconds lead_length(const CampaignState& state) { return lease_of(state) * 4 / 5; }
 Milliseconds renewal(const CampaignState& state) { return lease_of(state) / 6; }
-// A call that is not answered by then will not be of use.
+// An answer after this time is useless.
 Milliseconds patience(const CampaignState& state) { return lease_of(state) / 4; }
-// A lease that is older when it is to be claimed with leaves too little to lead.
+// A claim with an older lease would leave too little time to lead.
 Milliseconds lease_use(const CampaignState& state) { return lease_of(state) / 2; }
 
 constexpr Milliseconds kMostBackOff{1000};
@@ -107,7 +101,7 @@ Milliseconds look_interval(const CampaignState& state, Time now) {
   return lease_of(state) / (is_calm ? 4 : 20);
 }
 
-// All endpoints are tried at once, then again after a while.
+// All endpoints are tried without a pause, then again after one.
 Milliseconds back_off(const CampaignState& state) {
   if (state.failures % state.spec.endpoint_count != 0) return Milliseconds(1);
   if (state.phase == Phase::Leading) return lease_of(state) / 50;
@@ -321,7 +315,7 @@ void CampaignTurn::ask_next() {
 }
 
 void CampaignTurn::ask_to_lead() {
-  // The state's first: the leader's is counted from when it was asked for.
+  // The state's lease first: the time of the leader's lease runs from the request.
   if (!state_.keep_lease) return ask(Errand::LeaseKeep, Grant{state_.spec.keep});
   if (state_.lead_lease && now_ - state_.lead_lease->at >= lease_use(state_))
     state_.lead_lease.reset();
@@ -399,11 +393,8 @@ std::optional<Time> deadline(const CampaignState& state) {
   return std::nullopt;
 }
 
-}  // namespace drun::rendezvous::etcd
+// --- Answers: which agent leads, and what was lost
 
-// The meaning of etcd's answers: which agent leads, and what was lost.
-
-namespace drun::rendezvous::etcd {
 namespace {
 
 using Phase = CampaignPhase;
@@ -452,17 +443,17 @@ void CampaignTurn::revoke(Lease lease) {
   if (std::find(all.begin(), all.end(), lease) == all.end()) state_.to_revoke.push_back(lease);
 }
 
-// Both leases of a claim that was not won, or of a job that is over.
+// Revokes both leases, after a lost claim or at the end of the job.
 void CampaignTurn::revoke_held() {
   for (auto* held : {&state_.lead_lease, &state_.keep_lease}) {
     if (*held) revoke((*held)->lease);
   }
-  if (is_in(Phase::Leading)) return;  // the clock of the lead is still needed
+  if (is_in(Phase::Leading)) return;  // its lease times are still needed
   state_.lead_lease.reset();
   state_.keep_lease.reset();
 }
 
-// There is no such lease, or none is given.
+// etcd has no such lease, or grants none.
 void CampaignTurn::take_refusal(Errand errand) {
   switch (errand) {
     case Errand::RenewLead:
@@ -473,7 +464,7 @@ void CampaignTurn::take_refusal(Errand errand) {
       state_.keep_lease.reset();
       state_.is_stored = false;
       break;
-    case Errand::Claim:  // one of the two is gone
+    case Errand::Claim:  // one of the two leases is gone
       revoke_held();
       break;
     case Errand::Revoke:
@@ -519,7 +510,7 @@ bool CampaignTurn::notice_revision(const CampaignState::Asked& asked, Revision r
   return true;
 }
 
-// As an agent that does not lead, or does not know yet that it does.
+// Called unless this agent leads and knows it.
 void CampaignTurn::observe(const Sight& sight) {
   state_.state_changed = sight.state ? sight.state->changed : 0;
   const auto left = sight.state ? state_of(sight.state->value) : std::nullopt;
@@ -545,7 +536,7 @@ void CampaignTurn::observe(const Sight& sight) {
     return;
   }
   state_.term = std::max(state_.term, leader->term);
-  // The other leader has put the state under its lease.
+  // The other leader has attached the state to its lease.
   if (state_.old_keep != 0) revoke(std::exchange(state_.old_keep, 0));
   follow(*leader);
 }
@@ -583,11 +574,11 @@ void CampaignTurn::nobody_leads() {
 }
 
 void CampaignTurn::win(const Sight& sight) {
-  // The claim has put the state under the new lease.
+  // The claim has attached the state to the new lease.
   if (state_.old_keep != 0) revoke(std::exchange(state_.old_keep, 0));
   state_.phase = Phase::Leading;
   state_.led_since = sight.leader->created;
-  // The answer was too long on its way, or etcd has forgotten who led before.
+  // The answer arrived too late, or etcd has lost the earlier leader.
   if (!is_leading(state_, now_) || now_ < state_.claim_after) {
     state_.phase = Phase::Vacant;
     revoke(state_.lead_lease->lease);

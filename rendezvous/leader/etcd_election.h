@@ -1,10 +1,10 @@
-// core. The campaign: whether this agent coordinates the job, where etcd is asked; the page is
-// docs/internals/election.md.
+// core. The campaign: the state machine that decides, through etcd, whether this agent coordinates
+// the job. See docs/internals/election.md.
 //
-//              etcd names a leader                 none is named any more
+//              etcd names a leader                 no leader is left
 //   Vacant --------------------> Following --------------------------------> Vacant
 //    |  ^                            ^
-//    |  | the lead is lost           | another was quicker
+//    |  | the lead is lost           | another was faster
 //    |  |                            |
 //    |  +---- Leading <----------- Claiming
 //    |                 both keys       ^
@@ -15,39 +15,36 @@
 //   no leader       Claiming, after  Vacant           claims again       lead lost
 //                   a delay
 //   another leads   Following        Following        Following          lead lost
-//   own key         taken away, of   likewise         Leading: an answer (its own)
-//                   a lead before                     was lost
-//   no such lease   -                -                new leases         lead lost; state's: anew
-//   no answer       asked again      asked again      asked again        asked again
-//   watch: deleted  delay begins     Vacant           -                  -
-//   watch: a leader Following        Following        Following          -
-//   watch ended     looks, watches   looks, watches   looks, watches     -
-//   tick            looks            looks            claims             renews; lead lost by time
-//   LeaderDoubted   -                looks more often -                  -
+//   own key         deletes it: of   as in Vacant     Leading: an answer (its own)
+//                   an earlier lead                   was lost
+//   no such lease   -                -                new leases         lead lost; state's: new
+//   one no answer       asks again       asks again       asks again         asks again watch:
+//   deleted  delay begins     Vacant           -                  - watch: a leader Following
+//   Following        Following          - watch ended     looks, watches   looks, watches   looks,
+//   watches     - tick            looks            looks            claims             renews; lead
+//   lost by time LeaderDoubted   -                looks more often -                  -
 //   RecordWanted    -                -                -                  stored, then RecordKept
-//   Resign          Closed           Closed           Closed             its key taken away, Closed
-//   JobOver         Closed           Closed           Closed             keys taken away, Closed
+//   Resign          Closed           Closed           Closed             deletes its key, Closed
+//   JobOver         Closed           Closed           Closed             deletes keys, Closed
 //
-// Load:    while etcd confirms the watch of the leader's key, an agent that does not lead looks
-// only
-//          every 12 leases, to find out about a watch that is silently dead; without a watch it
-//          looks every quarter of a lease. When the key disappears, each agent waits for a random
-//          part of `2 ms x agents` (at most a quarter of the lease) and looks again before it
-//          claims, so that of 1,000 agents only a few ask for leases. An agent that is not elected
-//          revokes its leases.
+// Load:    an agent that does not lead watches the leader's key. While etcd confirms the watch, the
+//          agent looks only every 12 leases, to detect a dead watch; without a watch it looks every
+//          quarter of a lease. When the key disappears, each agent waits for a random part of
+//          `2 ms x agents` (at most a quarter of the lease) and looks again before it claims, so
+//          that of 1,000 agents only a few ask for leases. An agent that is not elected revokes its
+//          leases.
 // Lease:   etcd keeps the leader's key for `lease` after the last renewal, by its clock. This agent
-//          leads for 4/5 of that by its own, from when it asked for that renewal; so it has stopped
-//          before etcd can accept another leader, unless one clock runs a fifth faster than the
-//          other. It checks is_leading before each action, also after it was stopped.
-// Fencing: what a round has to leave to later leaders is stored before it begins, in a transaction
-//          that compares the leader's key with that of this lead and the state with the last one
-//          seen: a former leader changes nothing, however late its write arrives.
-// Terms:   the state's and one more, or one more than ever heard of here.
-// Memory:  an etcd that has lost data (its revision went back) may have lost a leader: no agent
+//          leads for 4/5 of that time by its own clock, counted from when it requested the renewal.
+//          It therefore stops before etcd can accept another leader, unless one clock runs a fifth
+//          faster than the other. It checks is_leading before each action, also after a suspension.
+// Fencing: before a round begins, the leader stores what later leaders need. The transaction
+//          compares the leader's key and the state with the last ones seen, so that a late write of
+//          a former leader changes nothing.
+// Terms:   one higher than the term in the state, and than all terms seen by this agent.
+// Memory:  if etcd has lost data (its revision decreased), it may have lost a leader: no agent
 //          claims for the time of a lease.
-// Units:   `now` is the steady clock of one turn.
-// Owner:   a value, driven by etcd_driver.cc (and tests/sim).   Thread: any, one at a time.
-// Errors:  none; what etcd does wrong is an event.  Never throws.
+// Time:    `now` is read from LeaseClock (deadline_timer.h) and stays the same during one step.
+// Errors:  never throws; errors of etcd are events. Driven by etcd_driver.cc and tests/sim.
 #pragma once
 
 #include <chrono>
@@ -71,10 +68,10 @@ struct CampaignSpec {
   std::uint64_t instance = 0;  // random
   std::chrono::seconds lease{5};
   std::chrono::seconds keep{600};  // how long the state outlives its writer
-  bool stands = true;              // it may coordinate
+  bool stands = true;              // this agent may coordinate
   int endpoint_count = 1;          // etcd's
-  int agents = 1;                  // that may claim: how far claims are spread in time
-  std::string place{};             // those, for messages
+  int agents = 1;                  // number of agents that may claim; spreads the claims in time
+  std::string place{};             // etcd's endpoints, for messages
 };
 
 // Events. One of the first two answers each AskEtcd.
@@ -95,13 +92,13 @@ struct WatchEnded {
   std::uint64_t number = 0;
   std::string reason{};
 };
-// The leader wants to begin a round. The answer is RecordKept, unless the lead is lost.
+// The leader wants to begin a round. Answered by RecordKept, unless the lead is lost.
 struct RecordWanted {
   RoundRecord record{};
 };
 // Members cannot reach the leader that was reported to them.
 struct LeaderDoubted {};
-// It has given up the lead for good: its agent leaves, and the job continues.
+// This agent leaves and gives up the lead for good; the job continues.
 struct Resign {};
 struct JobOver {};
 struct CampaignTick {};
@@ -109,7 +106,7 @@ using CampaignEvent = std::variant<EtcdAnswered, EtcdFailed, WatchReported, Watc
                                    RecordWanted, LeaderDoubted, Resign, JobOver, CampaignTick>;
 
 // Actions.
-// Answered within the limit. One at a time: what was asked before is of no use any more.
+// Answered within the limit. Replaces an earlier request.
 struct AskEtcd {
   std::uint64_t number = 0;
   Call call{};
@@ -125,7 +122,7 @@ struct Leading {
   std::uint64_t term = 0;
   RoundRecord record{};  // of the rounds before
 };
-// Before anything that stands after it.
+// Must be applied before the actions that follow it.
 struct LeadLost {
   std::string reason{};
 };
@@ -145,7 +142,7 @@ struct CampaignLog {
   LogLevel level = LogLevel::Info;
   std::string text{};
 };
-struct Closed {};  // the last action of all
+struct Closed {};  // the last action
 using CampaignAction = std::variant<AskEtcd, WatchLeader, StopWatching, Leading, LeadLost,
                                     Following, Vacant, RecordKept, Trouble, CampaignLog, Closed>;
 
@@ -162,7 +159,7 @@ struct CampaignState {
   };
   struct Held {
     Lease lease = 0;
-    Time at{};  // when it was asked for, or to be renewed, with success
+    Time at{};  // when the last successful grant or renewal was requested
   };
   CampaignSpec spec;
   CampaignPhase phase = CampaignPhase::Vacant;
@@ -170,13 +167,13 @@ struct CampaignState {
   std::optional<Asked> asked;
   Time retry_at;
   int failures = 0;        // in a row
-  bool is_silent = false;  // etcd, so that it was said
+  bool is_silent = false;  // etcd does not answer, and this was logged
   std::string trouble;
   Time next_complaint;
-  // What etcd has said.
-  std::uint64_t term = 0;  // the highest heard of
+  // From etcd's answers.
+  std::uint64_t term = 0;  // the highest seen
   Revision revision = 0;
-  std::uint64_t reported_after = 0;  // the last call that was asked before the watch's last report
+  std::uint64_t reported_after = 0;  // the last call made before the watch's last report
   Revision state_changed = 0;
   RoundRecord record;  // the last one stored, by any leader
   std::optional<LeaderRecord> leader;
@@ -188,20 +185,20 @@ struct CampaignState {
   std::optional<Time> claim_at;  // no leader: when to look again, and then to claim
   // The watch of the leader's key.
   std::uint64_t last_watch = 0;
-  bool is_watch_wanted = false;  // asked for, and not ended
+  bool is_watch_wanted = false;  // requested and not ended
   bool is_watching = false;      // confirmed by etcd
   bool may_watch = false;        // a look has given the revision to watch from
   Time watch_began;
   Time watch_retry_at;
   int watch_failures = 0;  // in a row
   std::uint64_t random = 0;
-  // A candidate's, and a leader's.
+  // As a candidate or leader.
   std::optional<Held> lead_lease;
   std::optional<Held> keep_lease;
   std::uint64_t own_term = 0;
   Revision led_since = 0;
   RoundRecord wanted;
-  bool is_stored = false;  // the one wanted
+  bool is_stored = false;  // `wanted` is stored
   Time next_renewal;
   Time next_keep;
 };
@@ -210,10 +207,10 @@ CampaignState open_campaign(CampaignSpec spec, Time now);
 
 std::vector<CampaignAction> step(CampaignState& state, const CampaignEvent& event, Time now);
 
-// Whether it leads at this moment. Checked before each action of a leader.
+// Whether this agent leads now. The caller checks it before each action as leader.
 bool is_leading(const CampaignState& state, Time now);
 
-// When it wants a CampaignTick.
+// When the next CampaignTick is due.
 std::optional<Time> deadline(const CampaignState& state);
 
 }  // namespace drun::rendezvous::etcd

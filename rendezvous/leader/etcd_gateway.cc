@@ -8,7 +8,7 @@
 namespace drun::rendezvous::etcd {
 namespace {
 
-// Until etcd confirms a watch; after that it may be silent for as long as nothing changes.
+// The time limit until etcd confirms a watch. After that it sends nothing until a change.
 constexpr std::chrono::seconds kWatchAnswer{5};
 
 }  // namespace
@@ -56,7 +56,7 @@ void Gateway::stop_watching() {
   watch_client_.close();
 }
 
-// One message a line. A handler may stop the watch or begin another one.
+// Each line is a message. A handler may stop the watch or begin another one.
 void Gateway::on_watch_data(std::string_view bytes) {
   watch_line_ += bytes;
   for (;;) {
@@ -81,7 +81,7 @@ void Gateway::end_watch(const std::string& reason) {
   if (on_message) on_message(Failed{text});
 }
 
-// What etcd refuses here it refuses everywhere; all else may be this endpoint's own trouble.
+// A refusal of etcd applies to all endpoints. All other errors may be specific to this endpoint.
 std::variant<Answer, Failed> Gateway::judge(const Call& call, const Result<HttpAnswer>& answer) {
   std::variant<Answer, Failed> result =
       answer ? answer_of(call, keys_, answer->status, answer->body)

@@ -1,10 +1,9 @@
 // edge. The connections to etcd: one call at a time is sent to one of its endpoints, and to the
-// next one if an endpoint does not answer. A watch has a separate connection.
+// next one if an endpoint does not answer. A watch has a separate connection. Destruction closes
+// both silently. Use it on the io_context's thread only.
 //
-// Owner:   EtcdElectionDriver; destruction closes it silently.
-// Thread:  the io_context's only.
-// Errors:  Failed, naming the endpoint. Nothing is asked twice here: etcd_election.h knows what may
-// be.
+// Errors:  Failed, naming the endpoint. It does not repeat a call: etcd_election.h decides about
+// that.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/ssl.hpp>
-#include <boost/asio/ssl/impl/src.hpp>  // its one user
+#include <boost/asio/ssl/impl/src.hpp>  // the only user of Asio's TLS
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <cassert>
@@ -66,7 +66,7 @@ Result<std::shared_ptr<HttpTls>> HttpTls::make(const CertificateFiles& files) {
   }
 }
 
-// One connection, and the call that is under way on it.
+// A connection and its current call.
 class HttpClient::Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(asio::io_context& io, Endpoint server, std::shared_ptr<HttpTls> tls,
@@ -92,7 +92,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     request_.target(request.path);
     request_.set(http::field::host, to_string(server_));
     request_.set(http::field::content_type, "application/json");
-    // A member that has lost its cluster then ends a watch instead of being silent.
+    // With this header, an etcd member that has lost its cluster ends a watch.
     if (on_data_) request_.set("Grpc-Metadata-hasleader", "true");
     request_.body() = std::move(request.body);
     request_.prepare_payload();
@@ -116,7 +116,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
   }
 
  private:
-  // What runs on either kind of stream.
+  // Calls `action` with the plain socket or the TLS stream.
   template <typename Action>
   void on_stream(Action action) {
     if (stream_)
@@ -143,8 +143,8 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
         [self = shared_from_this()](const error_code& failure) { self->shaken(failure); });
   }
 
-  // A stream sends nothing for minutes; the kernel finds out within half a minute that the server
-  // is gone (tcp(7)).
+  // A stream may send nothing for minutes. With these options, the kernel detects a lost server
+  // within half a minute (tcp(7)).
   void detect_dead_peer() {
     const auto set = [this](int level, int name, int value) {
       setsockopt(socket_.native_handle(), level, name, &value, sizeof value);
@@ -183,14 +183,14 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     });
   }
 
-  // Beast 1.74 makes room for whatever length a response says it has, without a look at the limit.
+  // Beast 1.74 allocates the length that a response announces, and ignores the limit.
   void headed(const error_code& ec) {
     if (!on_done_ || ec) return answered(ec);
     if (parser_->content_length().value_or(0) > most_answer_bytes_)
       return answered(http::error::body_limit);
     if (on_data_ && parser_->get().result() == http::status::ok) {
       timer_.cancel();
-      ++last_call_;  // the timer may have expired already
+      ++last_call_;  // the timer's handler may already be queued
       parser_->body_limit(boost::none);
       return read_more();
     }
@@ -211,7 +211,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     });
   }
 
-  // The parser appends to its body, which is emptied here: it never holds more than one read.
+  // Empties the parser's body after each read, so that it never holds more than one.
   void streamed(const error_code& ec) {
     if (!on_done_) return;
     const std::string bytes = std::exchange(parser_->get().body(), {});

@@ -1,12 +1,13 @@
 // edge. HTTP 1.1 to one of several servers: sends a body and receives the answer's. Plain, or over
-// TLS with certificates. The one include of Boost.Beast, and of Asio's TLS, is its .cc.
+// TLS with certificates. Only its .cc includes Boost.Beast and Asio's TLS.
 //
 // Shape:   one call at a time. The connection is kept for the next call to the same server.
-// Limits:  an answer's body and head (`limit` for all of a call, names and handshake included).
+// Limits:  the size of an answer's head and body; `limit` is the time for a whole call, with lookup
+//          and handshake.
 // Owner:   the caller; destruction closes it silently.
-// Thread:  the io_context's only. Names are looked up on Asio's own thread (connector.h).
-// Errors:  Unreachable, Timeout; Refused: what answers does not speak HTTP, or is not who it should
-//          be. After each the connection is closed. HTTP's own statuses are no errors. No throws.
+// Thread:  the io_context's only. Names are looked up on other threads (connector.h).
+// Errors:  Unreachable, Timeout; Refused: the server does not use HTTP, or its certificate is
+//          wrong. Each error closes the connection. HTTP status codes are not errors. No throws.
 #pragma once
 
 #include <chrono>
@@ -62,7 +63,7 @@ class HttpClient {
 
   // For an answer without an end, such as a watch: `on_data` gets its bytes as they arrive. `limit`
   // is for the head of the answer only. `on_end` is called once, with the reason, or with the whole
-  // answer where its status is not 200; unless `close` is called first. Both may close.
+  // answer if its status is not 200, unless `close` is called first. Both may call `close`.
   using OnData = std::function<void(std::string_view)>;
   void stream(HttpRequest request, std::chrono::milliseconds limit, OnData on_data, Done on_end);
   void close();

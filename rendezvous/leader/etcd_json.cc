@@ -44,7 +44,7 @@ GatewayJson is_changed(const std::string& key, Revision revision) {
           {"mod_revision", number(revision)}};
 }
 
-// Whatever comes of it, the answer shows both keys.
+// The answer contains both keys, whether the transaction succeeds or fails.
 Request transaction(const Keys& keys, GatewayJson compare, GatewayJson actions) {
   for (const std::string& key : {keys.leader, keys.state}) actions.push_back(range(key));
   const GatewayJson body = {{"compare", std::move(compare)},
@@ -81,7 +81,7 @@ Request request_for(const Revoke& revoke, const Keys&) {
   return {"/v3/lease/revoke", GatewayJson{{"ID", number(revoke.lease)}}.dump()};
 }
 
-// The part of `json` by that name; null, if there is none.
+// The member of `json` with that name; null if there is none.
 const GatewayJson& part(const GatewayJson& json, const char* name) {
   static const GatewayJson kNull;
   if (!json.is_object()) return kNull;
@@ -89,7 +89,7 @@ const GatewayJson& part(const GatewayJson& json, const char* name) {
   return found == json.end() ? kNull : *found;
 }
 
-// As text, the form of 64-bit numbers, or as a number. An absent one is 0.
+// Reads a number, or text (etcd's form of 64-bit numbers). Absent: 0.
 std::int64_t whole(const GatewayJson& json) {
   if (json.is_number_unsigned()) {
     const auto value = json.get<std::uint64_t>();
@@ -111,7 +111,7 @@ std::string text_of(const GatewayJson& json) {
 
 Failed not_etcd(const std::string& what) { return {"does not answer as etcd 3.4 does: " + what}; }
 
-// As it is shown on a terminal.
+// Makes the text printable on a terminal.
 std::string shown(std::string text) {
   if (text.size() > kMostShownBytes) text.resize(kMostShownBytes);
   for (char& c : text) c = c < ' ' || c > '~' ? '?' : c;
@@ -150,7 +150,7 @@ std::variant<Answer, Failed> seen_in(const GatewayJson& json, const Keys& keys) 
   Seen seen;
   seen.sight.revision = whole(part(part(json, "header"), "revision"));
   if (seen.sight.revision <= 0) return not_etcd("no revision in it");
-  const GatewayJson& done = part(json, "succeeded");  // left out when false
+  const GatewayJson& done = part(json, "succeeded");  // absent if false
   seen.is_done = done.is_boolean() && done.get<bool>();
   std::size_t ranges = 0;
   const GatewayJson& responses = part(json, "responses");
@@ -201,7 +201,7 @@ std::variant<WatchMessage, Failed> watch_message(const Keys& keys, std::string_v
   WatchMessage message{.revision = whole(part(part(result, "header"), "revision"))};
   const GatewayJson& events = part(result, "events");
   if (!events.is_array()) return message;
-  for (const GatewayJson& event : events) {  // in order: the last one counts
+  for (const GatewayJson& event : events) {  // in order of time: the last one counts
     const GatewayJson& kv = part(event, "kv");
     Sight sight;
     look_at(kv, keys, sight);

@@ -1,8 +1,7 @@
-// core. etcd's calls as HTTP bodies: what its JSON gateway is sent, and what it answers.
+// core. Requests to etcd's JSON gateway and its answers, as HTTP bodies.
 //
-// Limits:  an answer has kMostAnswerBytes (the HTTP client's); what is read of it is a few fields.
-// Owner:   values.   Thread: any.
-// Errors:  Failed: the text is no answer of etcd; or etcd's error, in its words.
+// Limits:  the HTTP client limits an answer to kMostAnswerBytes.
+// Errors:  Failed: the text is not an answer of etcd, or is etcd's error message.
 // Source:  etcd.io/docs/v3.4/dev-guide/api_grpc_gateway: keys and values in base64, 64-bit numbers
 //          as text. Versions 3.4 and later; 3.3 has another path.
 #pragma once
@@ -26,10 +25,11 @@ struct Request {
 Request request_of(const Call& call, const Keys& keys);
 
 Request watch_request(Revision from, const Keys& keys);
-// One line of the answer. Failed: etcd has ended the watch, or it is not a message of etcd's.
+// Decodes one line of the answer. Failed: etcd has ended the watch, or the line is not a message of
+// etcd.
 std::variant<WatchMessage, Failed> watch_message(const Keys& keys, std::string_view line);
 
-// `status`: HTTP's.
+// `status`: the HTTP status code.
 std::variant<Answer, Failed> answer_of(const Call& call, const Keys& keys, int status,
                                        std::string_view body);
 

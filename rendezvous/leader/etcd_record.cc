@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 constexpr std::size_t kMostTextBytes = 512;
-// Leaves room to count on.
+// Leaves room for further rounds.
 constexpr int kMostCounted = 1 << 29;
 
 std::string dumped(const Json& json) {

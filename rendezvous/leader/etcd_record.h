@@ -1,9 +1,8 @@
 // core. The contents of a job's two keys: its coordinator, and the state for the next one.
 //
-// Shape:   JSON, so that people can read it with etcdctl.
-// Limits:  kMostKept left-out nodes, the last ones; their names and reasons are cut.
-// Owner:   values.   Thread: any.
-// Errors:  nothing, if drun has not written it.
+// Format:  JSON, so that users can read it with etcdctl.
+// Limits:  the last kMostKept excluded nodes, with shortened names and reasons.
+// Errors:  nullopt for text that drun has not written.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +26,7 @@ struct LeaderRecord {
 };
 
 struct StateRecord {
-  std::uint64_t term = 0;  // of who wrote it
+  std::uint64_t term = 0;  // of the leader that wrote it
   RoundRecord rounds{};
   bool operator==(const StateRecord&) const = default;
 };

@@ -1,9 +1,7 @@
-// edge. Whether this agent coordinates the job, of several that may: decided by votes of the listed
-// endpoints (election_driver.h), or by etcd (rendezvous/leader/etcd_driver.h).
-//
-// Owner:   Server; shared with its handlers. After stop it makes no calls.
-// Thread:  the io_context's only.
-// Errors:  none; an agent that does not know whether it leads does not lead.
+// edge. Decides whether this agent coordinates the job, by votes of the listed endpoints
+// (election_driver.h) or by etcd (etcd_driver.h). Owned by Server and shared with its handlers.
+// Makes no calls after stop. Use it on the io_context's thread only. An agent that does not know
+// whether it leads does not lead.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +14,18 @@ namespace drun::rendezvous {
 
 class LeaderElection {
  public:
-  // Called from the loop, or from within `leads`.
+  // Called from the event loop, or from within `leads`.
   class Listener {
    public:
-    // This agent leads from here on; `before`: what is known of the rounds so far.
+    // This agent leads from now on; `before`: what is known about the rounds so far.
     virtual void on_lead(std::uint64_t term, const RoundRecord& before) = 0;
-    // It must not act as the leader any more.
+    // This agent must not act as the leader anymore.
     virtual void on_lead_lost(const std::string& reason) = 0;
     virtual void on_following(const Endpoint& leader, std::uint64_t term) = 0;
     virtual void on_vacant() = 0;
-    // Every later leader will know that so many rounds have begun.
+    // Every later leader will know that this number of rounds has begun.
     virtual void on_round_known(int rounds) = 0;
-    // Why the leader cannot be asked for; empty: it can again.
+    // Why the leader is unknown; empty: it is known again.
     virtual void on_trouble(const std::string& /*reason*/) {}
     virtual void on_resigned() = 0;
 
@@ -40,16 +38,16 @@ class LeaderElection {
   virtual void stop() = 0;
   // on_round_known follows, unless the lead is lost.
   virtual void want_round(const RoundRecord& record) = 0;
-  // Whether this agent leads at this moment; what its clock says is acted upon first.
+  // Whether this agent leads now. First handles a lease that has expired.
   virtual bool leads() = 0;
-  // Leading: whether another would if this agent went, as far as it is known here.
+  // While leading: whether another agent could lead if this one left, as far as is known here.
   virtual bool has_successor() const = 0;
-  // This agent leads no more, nor ever again: others need not wait for its lease to end.
-  // on_resigned follows, once they have heard it or cannot.
+  // Gives up the lead for good, so that the others need not wait for the end of the lease.
+  // on_resigned follows once they know or cannot be reached.
   virtual void resign() = 0;
   // Members cannot reach the leader that was reported to them.
   virtual void doubt() {}
-  // The job that this agent led is over. It may continue for a moment after stop.
+  // The job that this agent led is over. The cleanup may continue for a moment after stop.
   virtual void finish() {}
 };
 

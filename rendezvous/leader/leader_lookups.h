@@ -1,10 +1,6 @@
-// core. Members that ask a seat who leads, and those that wait there until it knows.
-//
-// Shape:   answered immediately if a leader is known that the member has not lost. Otherwise the
-//          member waits until one is known, or this seat leads.
-// Limits:  at most kMostLeaderLookups wait; others are refused.
-// Owner:   a value, beside the connections it counts.   Thread: any, one at a time.
-// Errors:  none.
+// core. Members that ask a seat for the leader. The answer is immediate if the seat knows a leader
+// that the member has not lost. Otherwise the member waits until a leader is known or this seat
+// leads. At most kMostLeaderLookups members wait; others are refused.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +26,7 @@ class LeaderLookups {
     Hello hello;
   };
 
-  // The answer, if there is one yet; without, it waits, unless there are too many.
+  // Returns the answer if there is one. Otherwise the member waits, unless too many wait already.
   std::optional<Follow> ask(Asking asking) {
     if (leader_ && leader_->term > asking.hello.lost_term) return leader_;
     if (waiting_.size() < kMostLeaderLookups) waiting_.emplace(asking.peer, std::move(asking));
@@ -51,7 +47,7 @@ class LeaderLookups {
   }
   void forget_leader() { leader_.reset(); }
 
-  // This seat leads: all of them are its own.
+  // This seat leads: removes and returns all waiting members, which become its own.
   std::vector<Asking> take_all() {
     std::vector<Asking> all;
     for (auto& [peer, asking] : waiting_) all.push_back(std::move(asking));

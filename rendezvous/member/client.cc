@@ -25,7 +25,7 @@ AgedFailure aged(SeenFailure seen, Time now) {
   return {std::move(seen.failure), std::max(age, microseconds(0))};
 }
 
-// The coordinator's own agent does not depend on what its name resolves to here.
+// The coordinator's own agent connects over loopback, so that it does not depend on name lookups.
 Endpoint dialled(const JoinSpec& spec) {
   return spec.is_coordinator ? Endpoint{"localhost", spec.endpoint.port} : spec.endpoint;
 }
@@ -124,6 +124,16 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void apply(CensusResult& heard) {
     deliver([heard = std::move(heard)](Client::Listener& to) {
       to.on_census_told(heard.question, heard.census);
+    });
+  }
+  void apply(ReadLog& wanted) {
+    deliver([wanted = std::move(wanted)](Client::Listener& to) {
+      to.on_log_lookup(wanted.lookup, wanted.query);
+    });
+  }
+  void apply(LogResult& told) {
+    deliver([told = std::move(told)](Client::Listener& to) {
+      to.on_log_told(told.question, told.part);
     });
   }
   void apply(ShowHang& hang) {
@@ -237,6 +247,12 @@ void Client::give_evidence(std::uint64_t look, Evidence evidence) {
 void Client::ask_census(std::uint64_t question) { impl_->handle(OwnCensusQuestion{question}); }
 void Client::give_summary(std::uint64_t census, const NodeSummary& summary) {
   impl_->handle(OwnSummary{census, summary});
+}
+void Client::ask_log(std::uint64_t question, const LogQuery& query) {
+  impl_->handle(OwnLogQuestion{question, query});
+}
+void Client::give_log_part(std::uint64_t lookup, LogPart part) {
+  impl_->handle(OwnLogPart{lookup, std::move(part)});
 }
 void Client::report_times(const NodeTimes& times) { impl_->handle(OwnTimes{times}); }
 void Client::report_suspicion(int round, std::chrono::milliseconds settle,

@@ -12,13 +12,9 @@
 #include "rendezvous/coordinator/silent_ranks.h"
 #include "rendezvous/protocol/membership_text.h"
 
-// core. One turn of the member's machine: the state, the time, and the actions as they come. Only
-// member.cc (what is said and done), member.cc (the connection), member.cc (whom to ask)
-// and member.cc include it.
-// Owner:   lives for one step.   Thread: any.
-
 namespace drun::rendezvous {
 
+// One step of the member's state machine. Collects the actions that the event causes.
 class MemberTurn {
  public:
   MemberTurn(MemberState& state, Time now) : state_(state), now_(now) {}
@@ -43,6 +39,8 @@ class MemberTurn {
   void handle(const OwnSummary& own);
   void handle(const OwnFault& own);
   void handle(const OwnTimes& own);
+  void handle(const OwnLogQuestion& own);
+  void handle(const OwnLogPart& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -55,7 +53,7 @@ class MemberTurn {
   void receive(const Stop& stop);
   void receive(const Finish& finish);
   void receive(const Pong&) {}
-  void receive(const LinesTaken&) {}  // for who sends them (client.h)
+  void receive(const LinesTaken&) {}  // handled by Client's LineListener
   void receive(const EvidenceRequest& tell);
   void receive(const StacksReply& told);
   void receive(const HangFound& found);
@@ -64,6 +62,8 @@ class MemberTurn {
   void receive(const Remember& told);
   void receive(const SummaryRequest& tell);
   void receive(const CensusReply& told);
+  void receive(const LogLookup& wanted);
+  void receive(const LogAnswer& told);
   void receive(const LivenessCheck& check);
   void receive(const Vote&) { broken("a vote"); }
   void receive(const Follow& follow);
@@ -92,11 +92,11 @@ class MemberTurn {
   }
   bool is_elastic() const { return state_.spec.join.elastic.has_value(); }
   bool has_seats() const { return !state_.spec.join.seats.empty(); }
-  // The leader that etcd named may have ended since, and its port may be another program's.
+  // The leader that etcd named may have ended since, and another program may have its port.
   std::size_t most_wrong_answers() const {
     return std::max<std::size_t>(state_.spec.join.seats.size(), state_.spec.join.etcd ? 3 : 1);
   }
-  // With one endpoint of several.
+  // How long to wait for one endpoint of several.
   Milliseconds patience() const {
     return std::min<Milliseconds>(state_.spec.join.heartbeat_timeout / 2, std::chrono::seconds(5));
   }
@@ -122,10 +122,6 @@ class MemberTurn {
   const Time now_;
   std::vector<MemberAction> actions_;
 };
-
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 
 using Phase = MemberPhase;
 
@@ -159,11 +155,31 @@ void MemberTurn::receive(const CensusReply& told) {
   actions_.emplace_back(CensusResult{told.question, told.census});
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
 using Phase = MemberPhase;
+
+void MemberTurn::handle(const OwnLogQuestion& own) {
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    return send(LogRequest{own.question, own.query});
+  if (state_.phase == Phase::Ended) return;
+  const bool is_new = !state_.world.has_value();
+  actions_.emplace_back(LogResult{
+      own.question,
+      {.note = is_new ? "no workers run yet" : "this node is not in touch with its job"}});
+}
+
+void MemberTurn::handle(const OwnLogPart& own) {
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    send(LogReply{own.lookup, own.part});
+}
+
+void MemberTurn::receive(const LogLookup& wanted) {
+  if (!state_.world) return;  // of a world that it never got
+  actions_.emplace_back(ReadLog{wanted.lookup, wanted.query});
+}
+
+void MemberTurn::receive(const LogAnswer& told) {
+  actions_.emplace_back(LogResult{told.question, told.part});
+}
 
 void MemberTurn::handle(const OwnQuestion& own) {
   if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
@@ -187,7 +203,7 @@ void MemberTurn::handle(const OwnSuspicion& own) {
 }
 
 void MemberTurn::receive(const EvidenceRequest& tell) {
-  if (!state_.world) return;  // a look at a world that it never got
+  if (!state_.world) return;  // the query is about a world that this node never received
   actions_.emplace_back(CollectEvidence{tell.look});
 }
 
@@ -200,11 +216,8 @@ void MemberTurn::receive(const HangFound& found) {
     actions_.emplace_back(ShowHang{found});
 }
 
-}  // namespace drun::rendezvous
+// --- Leader search, with several endpoints or etcd
 
-// The leader, of several candidates.
-
-namespace drun::rendezvous {
 namespace {
 
 using Phase = MemberPhase;
@@ -249,7 +262,7 @@ void MemberTurn::aim(const Endpoint& endpoint) {
   state_.endpoint = to_string(endpoint);
 }
 
-// An agent's own seat knows best: it answers once it knows.
+// The agent's own seat is asked first: it answers once it knows the leader.
 void MemberTurn::aim_at_next() {
   const JoinSpec& join = state_.spec.join;
   state_.seeking.was_sent_on = false;
@@ -266,7 +279,7 @@ void MemberTurn::dial() {
 // Nothing listens there, or it does not know the leader.
 void MemberTurn::ask_elsewhere(std::string trouble) {
   LeaderSearch& seeking = state_.seeking;
-  // The named leader does not lead any more, or cannot be reached from here: try the next seat.
+  // The named leader does not lead anymore, or cannot be reached from here: try the next seat.
   seeking.lost_term = seeking.was_sent_on ? seeking.term : 0;
   actions_.emplace_back(Disconnect{});
   rest(std::move(trouble));
@@ -275,8 +288,7 @@ void MemberTurn::ask_elsewhere(std::string trouble) {
 void MemberTurn::receive(const Follow& follow) {
   if (state_.phase != Phase::Greeting || !has_seats()) return broken("a word of who leads");
   LeaderSearch& seeking = state_.seeking;
-  // Of several endpoints this one at least is right. With etcd it is this agent itself that says
-  // so.
+  // At least this one of several endpoints is right. With etcd, this agent itself reported it.
   if (!state_.spec.join.etcd) seeking.wrong_answers = 0;
   const Endpoint leader{follow.host, follow.port};
   if (seeking.was_sent_on || leader.port == 0)
@@ -310,9 +322,6 @@ void MemberTurn::handle(const LeaderUnknown& unknown) {
     state_.next_report = std::min(state_.next_report, now_ + std::chrono::seconds(1));
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 using Phase = MemberPhase;
@@ -323,7 +332,7 @@ constexpr std::chrono::seconds kLeaveLimit{2};
 
 void MemberTurn::handle(const Heard& heard) {
   const bool is_connected = !is_in({Phase::Resting, Phase::Dialing, Phase::Ending, Phase::Ended});
-  if (!is_connected) return;  // was still on its way when we disconnected
+  if (!is_connected) return;  // sent before the disconnect
   state_.heard = now_;
   std::visit([this](const auto& message) { receive(message); }, heard.message);
 }
@@ -353,9 +362,9 @@ void MemberTurn::receive(const Refused& refused) {
 }
 
 void MemberTurn::receive(const WorldReady& ready) {
-  if (state_.phase == Phase::Leaving) {  // it crossed our signal: nothing is started
+  if (state_.phase == Phase::Leaving) {  // sent before the signal arrived: start nothing
     state_.world = ready.world;
-    state_.leave_by.reset();  // it lives: an outcome follows
+    state_.leave_by.reset();  // the coordinator is alive, so an outcome follows
     return;
   }
   const JoinSpec& join = state_.spec.join;
@@ -370,7 +379,7 @@ void MemberTurn::receive(const WorldReady& ready) {
   if (!state_.first_world) state_.first_world = now_;
   if (is_elastic()) remember(state_.memory, ready.world, join.endpoint.host, now_);
   if (const KnownAddresses* known = find_addresses(join.book, join.endpoint)) {
-    // The one that works from here. The coordinator's own agent is connected over loopback.
+    // The address that works from here. The coordinator's own agent is connected over loopback.
     state_.world->master_addr = join.is_coordinator ? known->addresses.front() : state_.address;
   } else if (!join.master_addr.empty()) {
     state_.world->master_addr = join.master_addr;
@@ -486,7 +495,7 @@ void MemberTurn::leave(std::optional<Time> by) {
 
 void MemberTurn::end(Ending ending) { conclude(local_outcome(state_, std::move(ending), now_)); }
 
-// Own workers first: the outcome is the last that is heard of a job.
+// Stops own workers first, because the outcome is the last action.
 void MemberTurn::end_once_stopped(std::optional<Outcome> outcome) {
   if (is_in({Phase::Running, Phase::Done})) actions_.emplace_back(StopWorkers{state_.world->round});
   const bool has_stopped = state_.phase == Phase::Stopped;
@@ -534,10 +543,6 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
   return turn.take_actions();
 }
-
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 
 std::string place_text(const MemberState& state) {
   const std::vector<Endpoint>& seats = state.spec.join.seats;
@@ -628,11 +633,8 @@ Error wrong_peer_error(const MemberState& state, std::string_view reason) {
           state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
 }
 
-}  // namespace drun::rendezvous
+// --- Connection to the coordinator
 
-// The member's connection: reached, held, lost, reached again.
-
-namespace drun::rendezvous {
 namespace {
 
 using Phase = MemberPhase;
@@ -642,7 +644,7 @@ constexpr Milliseconds kMostBackOff{1000};
 // With several endpoints, each attempt asks the next one.
 constexpr Milliseconds kMostBackOffAmongSeats{250};
 constexpr std::chrono::seconds kReportInterval{10};
-// The coordinator's timeout ends first, with the better message.
+// Longer than the coordinator's timeout, which has the better message.
 constexpr std::chrono::seconds kTimeoutGrace{2};
 
 // Neither a close nor silence shows that something else than a coordinator is there: one that is
@@ -655,7 +657,7 @@ std::string closing_text(const ConnectionLost& lost) {
          "): the coordinator is overloaded, or another program uses that port";
 }
 
-// The time by which it must have connected to a coordinator.
+// The time limit for the first connection to a coordinator.
 std::optional<Time> reach_by(const MemberState& state) {
   const Milliseconds limit = state.spec.join.reach_timeout;
   const bool is_trying = state.phase == Phase::Resting || state.phase == Phase::Dialing ||
@@ -699,7 +701,7 @@ void MemberTurn::handle(const Connected& connected) {
 
 void MemberTurn::handle(const ConnectFailed& failed) {
   if (state_.phase != Phase::Dialing) return;
-  // A coordinator that was there and listens no more is dead.
+  // A coordinator that was reached before and does not listen anymore is dead.
   if (has_seats()) return ask_elsewhere(std::string(kNotReached) + failed.reason);
   if (state_.rejoin_by && failed.is_refused) return end(lost_ending(state_, *state_.lost_reason));
   rest(std::string(kNotReached) + failed.reason);
@@ -724,7 +726,7 @@ void MemberTurn::handle(const OtherCoordinator& other) {
 void MemberTurn::handle(const MemberTick&) {
   const bool is_joining =
       is_in({Phase::Resting, Phase::Dialing, Phase::Greeting}) && now_ >= join_by();
-  // The coordinator of an elastic world keeps that time itself, and spares wait without end.
+  // The coordinator of an elastic world applies this timeout itself; spares wait without a limit.
   const bool is_overdue =
       state_.phase == Phase::Joined && !is_elastic() && now_ >= join_by() + kTimeoutGrace;
   if (is_joining && state_.rejoin_by) return end(lost_ending(state_, *state_.lost_reason));

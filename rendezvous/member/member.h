@@ -1,5 +1,6 @@
-// core. The node's machine: reach the coordinator, join, hold through the rounds, notice its loss,
-// end.
+// core. A node's state machine as a member of a job. It connects to the coordinator, joins, takes
+// part in the rounds, detects the loss of the coordinator, and ends with the outcome. MemberPhase
+// describes the states.
 //
 //   Resting <---------+----------------- closed -----------+----------+
 //      | back-off      | failed                             |          |
@@ -7,7 +8,7 @@
 //   Dialing -----------+--------------> Greeting ---------> Joined ------> Running
 //                                                                           |  ^  | all returned 0
 //                                          world of the next round          |  |  v
-//                       Stopped <--------- own workers are gone --- Stopping <-+- Done
+//                       Stopped <--------- own workers ended ------ Stopping <-+- Done
 //                          |  +--------------------------------------------^
 //                          | signal                                 stop, own failure, signal
 //                          v
@@ -24,31 +25,35 @@
 //   own failure     -                -            -          Stopping  -        -         -
 //   own stopped     -                -            -          both      -        Stopped   -
 //   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
-//   own question    answered here *2 ...          ...        sent      sent     sent      sent
+//   own question    answered here +  likewise     likewise + sent      sent     sent      sent
 //   own suspicion   -                -            -          sent      -        -         -
 //   silence         -                Resting *    Resting    lost      lost     lost      lost
-//   *2 also in Leaving, Parting and Ending
-//   * until join_timeout: an overloaded coordinator closes connections, too. Bytes that are not
-//     drun's protocol (WrongPeer) end the member at once.
-//   "broken": the coordinator broke the protocol; as if the connection had closed.
-//   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the
-//   start, until the coordinator refuses, or for its heartbeat timeout; lost then. Numbers are the
-//   coordinator's, and Joined has no timeout.
-//   Several endpoints (member.h): Greeting may end in Follow, then the one named is dialled;
-//   what fails there is tried elsewhere, for join_timeout. A later leader named: as "lost".
-//   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
-//   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
+//   * until join_timeout, because an overloaded coordinator also closes connections. Bytes that are
+//     not drun's protocol (WrongPeer) end the member at once.
+//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, questions for
+//     the job's status are sent.
+//
+//   broken: the coordinator broke the protocol; handled as "closed". lost: stops own workers, then
+//   ends with NodeLost{is_coordinator}, or with Interrupted if a signal was passed on. Messages of
+//   earlier rounds are ignored in all states. Parting, Ending and Ended ignore everything except
+//   "own stopped".
+//
+//   Elastic jobs: instead of "lost", the member enters Parting, then reconnects from Resting. It is
+//   lost if the coordinator refuses it or cannot be reached within the coordinator's heartbeat
+//   timeout (join_timeout with several endpoints). The coordinator assigns the node rank, and
+//   Joined has no timeout.
+//
+//   Several endpoints: in Greeting, a seat may answer with Follow, and the member connects to the
+//   leader that it names. If that fails, it asks the other seats, for join_timeout. If a later
+//   leader is named to a joined member, its coordinator is lost.
 //
 // Reach:    with reach_timeout, a member that has no connection by then ends.
-// Back-off: at most 50 ms, doubled up to 1 s, each pause a random half to whole of that; until
-//           join_timeout has passed since start.
-// Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout, unless this
-//           process itself was held up. Pings are due every quarter of it.
-// Lost:     stop own workers, then NodeLost{is_coordinator}, or Interrupted if a signal was passed
-//           on.
-// Units:    `now` is the steady clock of one turn.
-// Owner:    a value, driven by client.cc (and tests/sim).   Thread: any, one at a time.
-// Errors:   none; they become the outcome.  Never throws.
+// Back-off: 50 ms at first, doubled up to 1 s; each pause is a random time between half of that and
+//           all of it. Ends when join_timeout has passed since the start.
+// Silence:  after Welcome, no message for the coordinator's heartbeat timeout, unless this process
+//           itself was delayed. Pings are due every quarter of that time.
+// Time:     `now` is read from the steady clock and stays the same during one step.
+// Errors:   never throws; errors become the outcome. Driven by client.cc and tests/sim.
 #pragma once
 
 #include <chrono>
@@ -70,10 +75,9 @@
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/protocol/failure_list.h"
 
-// core. The questions and answers between a member and its agent about the nodes (`drun status`).
-// Part of the member's machine (member.h). Owner:   values; copy freely.   Thread: any.
-
 namespace drun::rendezvous {
+
+// --- Status (`drun status`)
 
 // Events.
 // A program on this node asks for the job's status. The answer is CensusResult, unless the
@@ -93,16 +97,10 @@ struct SummarizeNode {
 };
 struct CensusResult {
   std::uint64_t question = 0;
-  Census census;  // only a note: there is no coordinator to ask
+  Census census;  // contains only a note if there is no coordinator to ask
 };
 
-}  // namespace drun::rendezvous
-
-// core. The questions and answers between a member and its agent about the workers' stacks
-// (`drun stacks`, --hang-timeout). Part of the member's machine (member.h).
-// Owner:   values; copy freely.   Thread: any.
-
-namespace drun::rendezvous {
+// --- Stacks and hangs (`drun stacks`, --hang-timeout)
 
 // Events.
 // A program on this node asks for the stacks of all workers. The answer is StacksResult, unless the
@@ -134,42 +132,61 @@ struct ShowHang {
   HangFound found;
 };
 
-}  // namespace drun::rendezvous
+// --- Log files (`drun logs`): questions and answers between a member and its agent
 
-// core. Finds the current coordinator of a job with several endpoints (docs/internals/election.md),
-// and keeps the job state that a new coordinator needs. Part of the member's machine (member.h).
+// Events.
+// A program on this node asks for a part of a log file. The answer is LogResult, unless the
+// coordinator is lost meanwhile.
+struct OwnLogQuestion {
+  std::uint64_t question = 0;
+  LogQuery query;
+};
+// The answer to ReadLog.
+struct OwnLogPart {
+  std::uint64_t lookup = 0;
+  LogPart part;
+};
+
+// Actions.
+struct ReadLog {
+  std::uint64_t lookup = 0;
+  LogQuery query;
+};
+struct LogResult {
+  std::uint64_t question = 0;
+  LogPart part;
+};
+
+// --- Leader search: finds the coordinator of a job with several endpoints
+// (docs/internals/election.md), and keeps the job state that a new coordinator needs
 //
-//   own seat, if it has one, else one seat after the other
+//   connect to the own seat, or without one to each seat in turn
 //      | Follow                       | no leader yet: the seat answers when there is one
 //      v                              v
-//   dial who leads -- Welcome      after the patience: the next one
-//
-// Owner:   values; copy freely.   Thread: any.
-
-namespace drun::rendezvous {
+//   connect to the leader          no answer in time: the next seat
 
 using Time = std::chrono::steady_clock::time_point;
 
-// An event: this agent's own seat has heard who leads.
+// Event: this agent's own seat has learned which agent leads.
 struct LeaderNamed {
   Endpoint endpoint;
   std::uint64_t term = 0;
 };
 
-// An event: the leader is unknown because etcd cannot be reached. Empty: it can again.
+// Event: the leader is unknown because etcd cannot be reached. Empty: etcd can be reached again.
 struct LeaderUnknown {
   std::string reason;
 };
 
 struct LeaderSearch {
-  std::size_t next = 0;      // in the list: whom to ask next
-  bool was_sent_on = false;  // it dials whom a seat named
-  std::uint64_t term = 0;    // of the leader that it has joined or was sent to
+  std::size_t next = 0;      // index of the seat to ask next
+  bool was_sent_on = false;  // connects to the leader that a seat named
+  std::uint64_t term = 0;    // of the leader that it has joined or connects to
   std::uint64_t lost_term = 0;
   std::size_t wrong_answers = 0;  // in a row
 };
 
-// Of the rounds it has been in.
+// The member's record of its rounds.
 struct Memory {
   int rounds = 0;
   std::string coordinator;  // of the last one
@@ -180,9 +197,7 @@ struct Memory {
 void remember(Memory& memory, const World& world, std::string coordinator, Time now);
 Past past_of(const Memory& memory, const World& world, Time first_world, Time now);
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
+// --- Events, actions and state
 
 using Time = std::chrono::steady_clock::time_point;
 
@@ -201,13 +216,13 @@ struct ConnectFailed {
   std::string reason;       // "connection refused (10.0.0.1), ..."
   bool is_refused = false;  // by every address: nothing listens there
 };
-// What answers is not a drun of this version.
+// The peer is not a drun of this version.
 struct WrongPeer {
-  std::string reason;  // a verb first: "speaks another version ..."
-  // It was at one of the addresses that the coordinator's host reported: not tried again.
+  std::string reason;  // begins with a verb: "speaks another version ..."
+  // It was at an address that the coordinator's host reported, which is not tried again.
   bool is_one_of_several = false;
 };
-// Another node is the coordinator, although this one is configured as it (coordinator_probe.h).
+// This node is configured as the coordinator, but another node already is (coordinator_probe.h).
 struct OtherCoordinator {
   Error error;
 };
@@ -244,16 +259,17 @@ using MemberEvent =
     std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
                  LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
                  OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, OwnCensusQuestion, OwnSummary,
-                 OwnFault, OwnTimes, MemberTick>;
+                 OwnFault, OwnTimes, OwnLogQuestion, OwnLogPart, MemberTick>;
 
-// Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
+// Answered by Connected or ConnectFailed; later WrongPeer or ConnectionLost may follow, unless
+// Disconnect was returned.
 struct Connect {};
 struct SendToCoordinator {
   MemberMessage message;
 };
-// After what was said has gone out. Nothing is heard from that connection again.
+// Disconnects after all messages are sent. No further event comes from that connection.
 struct Disconnect {};
-// The program at that address is no coordinator; the other known addresses are tried first.
+// The program at that address is not a coordinator; the other known addresses are tried first.
 struct AvoidAddress {};
 struct ShowLeftOut {
   LeftOut node;
@@ -268,7 +284,7 @@ struct StopWorkers {
   int round = 0;
   std::optional<StopNotice> notice{};
 };
-// The last action of all.
+// The last action.
 struct End {
   Outcome outcome;
 };
@@ -279,21 +295,21 @@ struct MemberLog {
 using MemberAction =
     std::variant<Connect, SendToCoordinator, Disconnect, AvoidAddress, StartWorkers, StopWorkers,
                  End, MemberLog, CollectEvidence, StacksResult, ShowHang, ShowLeftOut, ShowFault,
-                 SummarizeNode, CensusResult>;
+                 SummarizeNode, CensusResult, ReadLog, LogResult>;
 
 enum class MemberPhase {
-  Resting,
-  Dialing,
-  Greeting,
-  Joined,
-  Running,
-  Done,
-  Stopping,
-  Stopped,
-  Leaving,
-  Parting,
-  Ending,
-  Ended
+  Resting,   // not connected; waits before the next attempt
+  Dialing,   // connecting
+  Greeting,  // connected; has sent Hello and waits for Welcome
+  Joined,    // accepted; waits for a world
+  Running,   // own workers run
+  Done,      // all own workers have returned 0; the round continues elsewhere
+  Stopping,  // own workers are being stopped
+  Stopped,   // no own worker is left; waits for the next world or the outcome
+  Leaving,   // has passed on a signal, and no own worker runs; waits for Finish and answers Stop
+  Parting,   // elastic jobs: the coordinator is lost; stops own workers, then reconnects
+  Ending,    // the job has ended, but own workers still run
+  Ended      // the outcome was returned
 };
 
 struct MemberState {
@@ -308,11 +324,11 @@ struct MemberState {
   Milliseconds back_off{0};                // the longest next pause
   std::minstd_rand jitter;                 // of pauses; seeded with the instance
   std::string last_trouble;                // why the coordinator cannot be reached
-  bool has_reached = false;                // it has connected to what may be a coordinator,
-  bool has_been_welcome = false;           // which was one, now or before
-  std::string address;                     // to which it is connected, or was
-  std::optional<std::string> lost_reason;  // Parting, and trying to join again
-  std::optional<Time> rejoin_by;           // until then
+  bool has_reached = false;                // it has connected to a possible coordinator
+  bool has_been_welcome = false;           // it has received a Welcome, now or before
+  std::string address;                     // of the current or last connection
+  std::optional<std::string> lost_reason;  // set while Parting and rejoining
+  std::optional<Time> rejoin_by;           // time limit for that
   Milliseconds heartbeat_timeout{0};       // the coordinator's
   Time heard;
   Time next_ping;
@@ -335,38 +351,33 @@ Hello hello_of(const MemberSpec& spec);
 
 std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Time now);
 
-// When it wants a MemberTick.
+// When the next MemberTick is due.
 std::optional<Time> deadline(const MemberState& state);
 
-}  // namespace drun::rendezvous
-
-// core. The outcome of a job for a member that must determine it without a coordinator.
-// Thread: any.
-
-namespace drun::rendezvous {
+// --- The outcome of a job for a member that must determine it without a coordinator
 
 // The outcome from what this node knows.
 Outcome local_outcome(const MemberState& state, Ending ending, Time now);
 
-// Where a coordinator is sought: all endpoints, if there are several.
+// The endpoint of the coordinator, or all endpoints if there are several.
 std::string place_text(const MemberState& state);
 
 // "waiting for the coordinator at 10.0.0.1:29400: it has not answered yet"
 std::string waiting_for_text(const MemberState& state);
 
-// This node's number; absent: it had none yet, in an elastic world.
+// This node's rank; absent: not assigned yet, in an elastic job.
 std::optional<int> own_rank(const MemberState& state);
 
-// The coordinator went away (or must be taken for gone).
+// The ending when the coordinator is lost.
 Ending lost_ending(const MemberState& state, std::string_view reason);
 
 // Unreachable: every address that was tried, and why it failed.
 Error reach_timeout_error(const MemberState& state);
 
-// Timeout: naming who is missing, or why the coordinator cannot be reached.
+// Timeout: names the missing nodes, or why the coordinator cannot be reached.
 Error join_timeout_error(const MemberState& state);
 
-// Refused: what answers is not a drun of this version.
+// Refused: the peer is not a drun of this version.
 Error wrong_peer_error(const MemberState& state, std::string_view reason);
 
 }  // namespace drun::rendezvous

@@ -1,4 +1,4 @@
-// edge. What of Boost.Asio is no template, compiled here once for all of drun.
+// edge. Compiles the parts of Boost.Asio that are not templates, once for all of drun.
 #include "rendezvous/net/asio.h"
 
 #include <boost/asio/impl/src.hpp>

@@ -1,6 +1,6 @@
-// edge. The one include of Boost.Asio, so that its version and its flags are one decision.
-// Only what exists in Boost 1.74 and today: handlers, expires_at, any_io_executor, make_address; no
-// coroutines.
+// edge. The only include of Boost.Asio, so that its configuration is in one place. Use only
+// features that exist in Boost 1.74 and in current versions: handlers, expires_at, any_io_executor,
+// make_address; no coroutines.
 #pragma once
 
 #include <fcntl.h>
@@ -24,13 +24,13 @@ namespace drun {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// Asio opens and accepts sockets that every program we start would have, too. On an open one.
+// Asio's sockets are not close-on-exec, so workers would inherit them. `socket` must be open.
 template <typename Socket>
 void close_on_exec(Socket& socket) {
   ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
 }
 
-// A nonblocking operation that has to wait.
+// Whether a nonblocking operation would have to wait.
 inline bool is_again(error_code ec) {
   return ec == asio::error::would_block || ec == asio::error::try_again;
 }

@@ -23,7 +23,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// What needs no look-up; empty: a name.
+// Addresses for a host that needs no lookup; empty: a name.
 std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
   error_code ec;
   const asio::ip::address address = asio::ip::make_address(endpoint.host, ec);
@@ -33,7 +33,7 @@ std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
           {asio::ip::address_v6::loopback(), endpoint.port}};
 }
 
-// What an attempt begins with: addresses, and names that are looked up while those are tried.
+// The start of an attempt: addresses, and names that are looked up while the addresses are tried.
 struct Targets {
   std::vector<tcp::endpoint> addresses;
   std::vector<std::string> names;
@@ -70,7 +70,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
         limit_timer_(io),
         on_done_(std::move(on_done)) {}
 
-  // `known`: an address that the name had before, tried while the name is looked up again.
+  // `known`: the last address of the name, tried while the name is looked up again.
   void start(const Targets& targets, std::uint16_t port,
              const std::optional<tcp::endpoint>& known) {
     port_ = port;
@@ -89,7 +89,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     for (Resolver& resolver : resolvers_) resolver.cancel();
     next_timer_.cancel();
     limit_timer_.cancel();
-    error_code ignored;  // they are only being given up
+    error_code ignored;  // the sockets are only being closed
     for (tcp::socket& socket : sockets_) socket.close(ignored);
   }
 
@@ -124,7 +124,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     }
     is_refused_ = false;
     note(rejected->reason + " (" + address.address().to_string() + ")");
-    rejected_.erase(rejected);  // said once
+    rejected_.erase(rejected);  // reported once
   }
 
   void resolved(const Addresses& found) {
@@ -176,7 +176,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     tcp::socket& socket = sockets_.emplace_back(io_);
     error_code ec;
     socket.open(address.protocol(), ec);
-    if (ec) {  // no IPv6 here, or no descriptors left
+    if (ec) {  // no IPv6, or no descriptors left
       asio::post(io_, [self = shared_from_this(), address, ec] { self->failed(address, ec); });
       return;
     }
@@ -255,13 +255,13 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   Done on_done_;
   std::uint16_t port_ = 0;
   bool takes_loopback_ = true;
-  std::size_t lookup_count_ = 0;  // under way
+  std::size_t lookup_count_ = 0;  // in progress
   std::vector<tcp::endpoint> addresses_;
   std::list<tcp::socket> sockets_;  // handlers refer to theirs
   std::size_t next_ = 0;
   std::size_t waiting_count_ = 0;
   std::string trouble_;
-  bool is_refused_ = true;  // so far, by all
+  bool is_refused_ = true;  // all addresses so far have refused
   bool is_over_ = false;
 };
 

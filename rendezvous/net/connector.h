@@ -1,14 +1,14 @@
-// edge. From a name and a port to a connected socket: looks the name up, tries every address.
+// edge. Connects to a host name and port: looks the name up and tries every address.
 //
 // Order:   addresses as the resolver sorted them; the next one is tried when one fails, or when it
 //          has not answered for 250 ms (RFC 8305's happy eyeballs); the first that connects wins.
-//          The address that won last time is tried at once, while the name is looked up again.
+//          The address that won last time is tried immediately, while the name is looked up again.
 //          Addresses that the endpoint's host reported (AddressBook) are tried instead of the name.
 // Limits:  10 s for the lookup and 10 s for the connection, 16 addresses. Then it fails, and the
 //          caller may start again: a lookup in progress continues (resolver.h).
-// Owner:   Client; destruction cancels silently.
+// Owner:   the caller; destruction cancels silently.
 // Thread:  the io_context's only. Numeric addresses and "localhost" are not looked up.
-// Errors:  on_done with Unreachable: what was tried, and why each failed. Refused: nothing
+// Errors:  on_done with Unreachable: the addresses and why each one failed. Refused: nothing
 //          listens at any of the addresses. Closed: with OwnAddresses::Refuse, one of the addresses
 //          is this host's.
 #pragma once
@@ -28,11 +28,11 @@ namespace drun::rendezvous {
 
 class Connector {
  public:
-  // What to do about an address of this very host.
+  // How to handle an address of this host.
   enum class OwnAddresses { Connect, Refuse };
   using Done = std::function<void(Result<asio::ip::tcp::socket>)>;
 
-  // `threads`: null for those of the process.
+  // `threads`: null for the threads of the process.
   explicit Connector(asio::io_context& io, std::shared_ptr<LookupThreads> threads = nullptr,
                      AddressBook book = {});
   ~Connector();
@@ -43,12 +43,12 @@ class Connector {
   // the first.
   void start(const Endpoint& endpoint, OwnAddresses own, Done on_done);
   void cancel();
-  // What answers at the last address is not what the caller wants.
+  // The program at the last address is not the expected one: does not try that address first again.
   void forget_address() { known_.reset(); }
-  // The same, and it is not tried again for this endpoint. For addresses from the book only: they
-  // may mean another machine from here.
+  // The same, but never tries the address again for this endpoint. Only for addresses from the
+  // book, which may belong to another machine from here.
   void reject_address(const std::string& reason);
-  // The same, but it is tried after the others.
+  // The same, but tries the address after the others.
   void avoid_address();
 
   struct Rejected {
@@ -61,9 +61,9 @@ class Connector {
   asio::io_context& io_;
   const std::shared_ptr<LookupThreads> threads_;
   Endpoint known_for_;
-  std::optional<asio::ip::tcp::endpoint> known_;  // where it connected last
+  std::optional<asio::ip::tcp::endpoint> known_;  // the address of the last connection
   const AddressBook book_;
-  std::vector<Rejected> rejected_;  // of known_for_, as is the next
+  std::vector<Rejected> rejected_;  // rejected_ and avoided_ belong to known_for_
   std::optional<asio::ip::tcp::endpoint> avoided_;
   std::shared_ptr<Attempt> attempt_;  // kept by its handlers until they have ended
 };

@@ -1,11 +1,11 @@
-// edge. A timer that is set to when a state machine wants to be asked again, and the clock of
-// leases.
+// edge. A timer for the next tick of a state machine, and the clock of leases.
 //
-// Shape:   one point of time at most; setting it again replaces it, to the same one does nothing.
-// Owner:   the owner of the machine; destruction cancels it. `on_due` is kept until it ran or was
-//          replaced: what keeps its owner alive does so for that long.
-// Thread:  the io_context's only. `on_due` comes from the loop, once, never before its time, and
-//          never after another time was set.
+// Shape:   holds at most one time. Setting another time replaces it; setting the same one has no
+//          effect.
+// Owner:   the owner of the state machine; destruction cancels the timer. The timer keeps `on_due`,
+//          and everything that it captures, until it has run or is replaced.
+// Thread:  the io_context's only. `on_due` is called from the loop, once, never before its time,
+//          and never after another time was set.
 #pragma once
 
 #include <time.h>
@@ -19,10 +19,10 @@
 
 namespace drun::rendezvous {
 
-// CLOCK_BOOTTIME: unlike CLOCK_MONOTONIC (steady_clock) it counts the time in which the machine is
-// suspended, clock_gettime(2). A lease that another node or etcd lets run out meanwhile has ended
-// here, too. Its points of time have steady_clock's type, as the state machines know one type, but
-// may not be compared with steady_clock::now().
+// CLOCK_BOOTTIME: unlike CLOCK_MONOTONIC (steady_clock), it includes the time in which the machine
+// is suspended, clock_gettime(2). A lease that expires on another node or in etcd during that time
+// therefore also expires here. Its time points have steady_clock's type because the state machines
+// use only that type, but must not be compared with steady_clock::now().
 struct LeaseClock {
   using duration = std::chrono::steady_clock::duration;
   using rep = duration::rep;
@@ -45,7 +45,7 @@ class ClockTimer {
 
   explicit ClockTimer(asio::io_context& io) : timer_(io) {}
 
-  // Nothing: never.
+  // `due`: nullopt for never.
   template <typename OnDue>
   void set(const std::optional<Time>& due, OnDue on_due) {
     if (due ? is_set_to(*due) : !due_) return;
@@ -65,19 +65,19 @@ class ClockTimer {
     timer_.cancel();
   }
 
-  // It has expired, but its handler has not run yet.
+  // Whether the time has passed, but the handler has not run yet.
   bool is_overdue(Time now) const { return due_ && *due_ <= now; }
 
  private:
   bool is_set_to(Time due) const { return due_ && *due_ == due; }
 
   asio::basic_waitable_timer<Clock> timer_;
-  std::shared_ptr<const Time> due_;  // its handler has a weak one: no other time's may run
+  std::shared_ptr<const Time> due_;  // handlers of other times find their weak_ptr expired
 };
 
 using DeadlineTimer = ClockTimer<std::chrono::steady_clock>;
-// The loop may notice late that a lease has ended while the machine was suspended: code that acts
-// on a lease asks is_overdue() first.
+// After a suspension, the loop may run a handler late: code that acts under a lease checks
+// is_overdue() first.
 using LeaseTimer = ClockTimer<LeaseClock>;
 
 }  // namespace drun::rendezvous

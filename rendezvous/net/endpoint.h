@@ -1,5 +1,4 @@
 // core. host:port, as users write it and as messages show it.
-// Owner: a value.  Thread: any.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +23,17 @@ std::string to_string(const Endpoint& endpoint);
 std::string to_string(const std::vector<Endpoint>& endpoints);
 
 // The addresses of an endpoint's host as that host reported them, best first: numeric ones, and
-// names that are looked up. They are used instead of the endpoint's name, which may mean nothing
+// names that are looked up. They are used instead of the endpoint's name, which may be unknown
 // here.
 struct KnownAddresses {
   Endpoint endpoint{};
   std::vector<std::string> addresses{};
-  bool has_loopback = false;  // every node is this machine: loopback addresses are tried, too
+  bool has_loopback = false;  // all nodes are on this machine: also try loopback addresses
   bool operator==(const KnownAddresses&) const = default;
 };
 using AddressBook = std::vector<KnownAddresses>;
 
-// Null: the endpoint's own name is all that is known.
+// Null: only the endpoint's own name is known.
 const KnownAddresses* find_addresses(const AddressBook& book, const Endpoint& endpoint);
 
 // "10.0.0.1:4711, 10.1.0.1:4711", or the endpoint itself.
@@ -50,7 +49,7 @@ struct ListeningFd {
   bool operator==(const ListeningFd&) const = default;
 };
 
-// A name or address by which each machine means itself.
+// Whether `host` is a loopback name or address.
 inline bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }

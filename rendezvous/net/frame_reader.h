@@ -1,11 +1,11 @@
-// core. The control stream, cut into what it is made of: a preamble, then frames.
+// core. Splits the stream of a control connection into a preamble and frames.
 //
-// Shape:   each side first sends "drun" and its protocol version (u16), which never changes, so
-//          that two versions can tell each other apart; then frames, each a u32 length and as many
-//          bytes.
-// Limits:  a frame's; what it claims is not allocated, only what has arrived is kept.
-// Errors:  Refused, with the bytes that are wrong. Never throws.
-// Owner:   a connection.   Thread: any, one at a time.
+// Format:  each side first sends "drun" and its protocol version (u16). This preamble never
+//          changes, so that each version recognizes all others. Frames follow, each a u32 length
+//          and that number of bytes.
+// Limits:  the size of a frame. Memory is allocated for received bytes only, not for announced
+//          ones.
+// Errors:  Refused, with the invalid bytes. Never throws.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace drun::rendezvous {
 
+// Raise it with every change of the control protocol.
 constexpr std::uint16_t kControlVersion = 11;
 constexpr std::string_view kControlMagic = "drun";
 constexpr std::size_t kPreambleBytes = 6;
 
 std::string encode_preamble(std::uint16_t version = kControlVersion);
 
-// Bytes as they come in, preamble and frames as they come out.
 class FrameReader {
  public:
   explicit FrameReader(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
@@ -33,8 +33,8 @@ class FrameReader {
   void push(std::string_view bytes);
   void set_limit(std::size_t limit_bytes) { limit_bytes_ = limit_bytes; }
 
-  // The other side's version, once it has arrived. Refused: not drun's preamble; the message shows
-  // the first bytes.
+  // The peer's version once it has arrived. Refused: not drun's preamble; the message contains the
+  // first bytes.
   Result<std::optional<std::uint16_t>> next_preamble();
   // The next whole frame; valid until the next call of any member. Refused: longer than the limit,
   // or empty.
@@ -69,7 +69,7 @@ class ReadBuffer {
   std::vector<char> bytes_ = std::vector<char>(kSmallestBytes);
 };
 
-// "HTTP/1.1 400 Bad\r\n" in quotes, what is not printable as \xNN; at most 32 bytes of it.
+// "HTTP/1.1 400 Bad\r\n" in quotes, with unprintable bytes as \xNN; at most 32 bytes.
 std::string printable(std::string_view bytes);
 
 }  // namespace drun::rendezvous

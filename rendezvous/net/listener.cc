@@ -28,7 +28,7 @@ using asio::ip::tcp;
 
 constexpr std::size_t kAcceptsPerTurn = 512;
 constexpr std::size_t kFirstReadBytes = 4096;
-// The system may have descriptors again by then; nothing tells us when.
+// The pause without free descriptors: the system does not notify when there are some again.
 constexpr std::chrono::milliseconds kPause{100};
 
 enum class Protocol { Store, Control, Unknown };
@@ -71,7 +71,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
 
  private:
   using Time = std::chrono::steady_clock::time_point;
-  // Its handler may be on its way already when it leaves the list, so the handler keeps it.
+  // Its handler may already be queued when it leaves the list, so the handler keeps it.
   struct Silent {
     explicit Silent(tcp::socket its_socket) : socket(std::move(its_socket)) {}
 
@@ -186,7 +186,7 @@ bool Listener::Impl::accept_some(tcp::acceptor& acceptor, std::size_t most) {
       pause(errno);
       return false;
     }
-    // Anything else is that one connection's trouble: accept(2), "Error handling".
+    // All other errors belong to that one connection: accept(2), "Error handling".
   }
   return true;
 }
@@ -245,7 +245,7 @@ void Listener::Impl::try_read(const std::shared_ptr<Silent>& silent) {
 void Listener::Impl::unlist(Silent& silent) {
   silent.is_listed = false;
   error_code ignored;
-  silent.socket.cancel(ignored);  // the new owner must find no pending wait on it
+  silent.socket.cancel(ignored);  // the new owner requires that no wait is pending
   pending_.remove(silent.id);
   silent_.erase(silent.id);
 }
@@ -314,12 +314,9 @@ void Listener::accept_waiting() { impl_->accept_waiting(); }
 void Listener::close_silent() { impl_->close_silent(); }
 void Listener::stop() { impl_->stop(); }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
-// Tried when a free port of one address family turns out to be taken in the other.
+// The number of attempts if a free port of one address family is in use in the other.
 constexpr int kPortTries = 16;
 
 struct Address {
@@ -354,27 +351,27 @@ std::uint16_t port_of(int fd) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
-  // The port is at the same place in both families.
+  // The port has the same offset in both families.
   sockaddr_in in{};
   std::memcpy(&in, &storage, sizeof(in));
   return ntohs(in.sin_port);
 }
 
-// One more listening socket among `sockets`, whose port becomes its own; 0, or errno.
+// Adds a listening socket with the port of the others to `sockets`. Returns 0, or errno.
 int listen_on(const Address& address, ListenSockets& sockets) {
   UniqueFd owned(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   const int fd = owned.get();
   const int on = 1;
   const int is_v6_only = address.takes_both_families ? 0 : 1;
-  // TCP_NODELAY is inherited by what is accepted: a system call less for each connection.
+  // Accepted sockets inherit TCP_NODELAY, which saves a system call for each connection.
   const bool is_good =
       fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
       setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 &&
       (!address.is_v6() ||
        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &is_v6_only, sizeof(is_v6_only)) == 0) &&
       bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 &&
-      // The kernel cuts it down to somaxconn.
+      // The kernel limits it to somaxconn.
       listen(fd, 1 << 20) == 0;
   if (!is_good) return errno;
   sockets.port = port_of(fd);
@@ -408,7 +405,7 @@ Result<ListenSockets> listen_everywhere(std::uint16_t port) {
   return sockets;
 }
 
-// A literal of this host's loopback that 127.0.0.1 and ::1 do not cover.
+// A loopback address other than 127.0.0.1 and ::1.
 Result<std::optional<in_addr>> extra_loopback(const std::string& literal) {
   in_addr host{};
   if (literal.empty() || literal == "::1") return std::optional<in_addr>();
@@ -419,7 +416,7 @@ Result<std::optional<in_addr>> extra_loopback(const std::string& literal) {
   return std::optional<in_addr>(host);
 }
 
-// The port's number in an Error would not help: which of the addresses failed decides what is next.
+// An Error with the port would not help: the next step depends on which address failed.
 int listen_on_loopback(std::uint16_t port, const std::optional<in_addr>& extra,
                        ListenSockets& sockets) {
   int error_number = listen_on(v4(in_addr{.s_addr = htonl(INADDR_LOOPBACK)}, port), sockets);

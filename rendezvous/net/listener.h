@@ -1,20 +1,20 @@
-// edge. The one port of a coordinator: accepts connections, looks at their first byte and hands
-// them to who speaks that protocol.
+// edge. Listens on the coordinator's port, accepts connections and passes each one to the handler
+// of its protocol, which the first byte selects.
 //
 //   accepted -> silent -- first byte --> 0x00, 0x01..0x0c   on_store
 //                  |                     'd', 0x16           on_control ("drun...", or TLS)
 //                  |                     else                closed, one line in the log
 //                  +-- 30 s, or too many silent --> closed (or on_store, see keep_silent)
 //
-// Limits:  most_silent, and at most half of the descriptors this process may have: so many
-//          never keep the others out. Which is closed when there are more: pending_connections.h.
+// Limits:  at most most_silent silent connections, and at most half of the descriptors of this
+//          process, so that they cannot keep others out. pending_connections.h selects the
+//          connection to close.
 // Owner:   the server of the port; `stop` or destruction closes the listening sockets and all
-// silent
-//          connections. Handlers must not destroy the Listener, but may call stop.
-// Thread:  the io_context's only. Handlers are called from within it, once per connection.
+//          silent connections. Handlers must not destroy the Listener, but may call stop.
+// Thread:  the io_context's only. Handlers are called from the event loop, once per connection.
 // Errors:  open: System "cannot listen on port 29500: address already in use; ...". After that
 //          only stop ends a Listener: without free descriptors it pauses and logs that.
-// Units:   sockets handed over are non-blocking, close-on-exec and TCP_NODELAY.
+// Sockets: those passed to handlers are non-blocking, close-on-exec and TCP_NODELAY.
 #pragma once
 
 #include <chrono>
@@ -35,27 +35,28 @@ namespace drun::rendezvous {
 
 struct ListenSpec {
   std::uint16_t port = 0;  // 0: any free one
-  // Only 127.0.0.1 and ::1 (where there is one), same port; otherwise every address of the host,
-  // IPv6 and IPv4.
+  // Listen only on 127.0.0.1 and ::1 (if it exists), with the same port. Otherwise on all addresses
+  // of the host, IPv6 and IPv4.
   bool loopback_only = false;
   // With loopback_only: one more loopback address, as a literal ("127.0.0.5"). Empty: none.
   std::string loopback_host{};
   std::chrono::milliseconds first_byte_timeout{std::chrono::seconds(30)};
-  // Beyond this many silent connections one is treated as if its time were up.
+  // Beyond this many silent connections, one is handled as if it had timed out.
   std::size_t most_silent = 16384;
-  // All on one port, from open_listen_sockets. Not empty: the three above are not looked at.
+  // All on one port, from open_listen_sockets. If not empty, `port` and the loopback settings are
+  // ignored.
   std::vector<ListeningFd> listening{};
 };
 
 class Listener {
  public:
   struct Handlers {
-    // `first_bytes` is all that was read so far, never empty (but see keep_silent).
+    // `first_bytes`: all bytes read so far; not empty, except after keep_silent.
     std::function<void(asio::ip::tcp::socket, std::string first_bytes)> on_store;
     std::function<void(asio::ip::tcp::socket, std::string first_bytes)> on_control;
-    // Asked when a silent connection's time is up: true hands it to on_store with empty
-    // first_bytes instead of closing it (torch 1.13 opens a second connection that never speaks
-    // unless keys are watched). Absent: close.
+    // Called when a silent connection times out. True passes it to on_store with empty first_bytes
+    // instead of closing it: torch 1.13 opens a second connection that sends nothing unless keys
+    // are watched. Absent: close.
     std::function<bool(const asio::ip::address& peer)> keep_silent;
   };
 
@@ -68,8 +69,8 @@ class Listener {
   std::uint16_t port() const;
   std::size_t silent_count() const;
 
-  // Accepts connections and hands over those whose first bytes have arrived, without waiting for a
-  // turn of the loop. Called before a StoreService is cleared, so that the clear covers them.
+  // Accepts connections and passes on those whose first bytes have arrived, without waiting for the
+  // loop. Called before a StoreService is cleared, so that the clear covers them.
   void accept_waiting();
 
   // Closes every connection that has not sent a byte yet. Called after the store is cleared: bytes
@@ -87,16 +88,9 @@ class Listener {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace drun::rendezvous
+// --- Listening sockets
 
-// edge. Opens the sockets that a ListenSpec asks for: all on one port.
-// Owner:   the caller; each socket is closed with its UniqueFd.   Thread: any.
-// Errors:  System (port taken, not allowed), Usage (a loopback_host that is none), naming port and
-//          remedy.
-
-namespace drun::rendezvous {
-
-// Listening, non-blocking; what it accepts has TCP_NODELAY.
+// Listening and non-blocking; accepted connections have TCP_NODELAY.
 struct ListenSocket {
   UniqueFd fd;
   bool is_v6 = false;
@@ -106,6 +100,8 @@ struct ListenSockets {
   std::uint16_t port = 0;
 };
 
+// Opens the sockets for `spec`, all on one port. Errors: System (port in use, not permitted), Usage
+// (loopback_host is not a loopback address), with the port and the remedy.
 Result<ListenSockets> open_listen_sockets(const ListenSpec& spec);
 
 }  // namespace drun::rendezvous

@@ -1,11 +1,10 @@
 // core. The addresses of a job's members, and of members that were lost a short time ago. They
-// decide which hosts may use the store: with a secret only members' hosts; without one, all but the
-// hosts whose members were lost and whose workers may still be running.
+// decide which hosts may use the store: with a secret only members' hosts; without one, all hosts
+// except those whose members were lost and whose workers may still be running.
 //
-// Shape:   addresses in one form (peer_address.h); two members may have the same (one host, one
-//          translated network).
-// Limits:  kMostLost lost addresses; beyond it the oldest is forgotten.
-// Owner:   a value, beside the store it guards.   Thread: any, one at a time.   Errors: none.
+// Format:  as plain_address() returns them (peer_address.h). Members may share an address (one
+//          host, or one translated network).
+// Limits:  kMostLost lost addresses; beyond that, the oldest is dropped.
 #pragma once
 
 #include <chrono>
@@ -28,17 +27,17 @@ class MemberAddresses {
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::size_t kMostLost = 4096;
 
-  // Once a member. Empty addresses are left out.
+  // Call it once for each member. Ignores empty addresses.
   void add(std::uint64_t member, std::vector<std::string> addresses);
   // No-op if unknown.
   void remove(std::uint64_t member);
-  // As remove(). Until `barred_until`, is_barred() is true for its addresses. That must not
+  // As remove(), and is_barred() is true for its addresses until `barred_until`, which must not
   // decrease from call to call.
   void lose(std::uint64_t member, Time barred_until);
 
   // Whether a member has the address.
   bool has(const std::string& address) const { return counts_.contains(address); }
-  // Whether workers of a lost member may still run there, and no member does.
+  // Whether workers of a lost member may still run there, and no member has the address.
   bool is_barred(const std::string& address, Time now) const;
 
  private:

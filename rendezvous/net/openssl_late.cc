@@ -1,5 +1,5 @@
-// All of OpenSSL that we and Asio call, Boost 1.74's and 1.83's. A function that is missing here is
-// no error of the linker's: it links OpenSSL again, and the test of drun's libraries names it.
+// All functions of OpenSSL that drun and Asio (Boost 1.74 to 1.83) call. If one is missing here,
+// the linker reports no error but links OpenSSL again, and the test of drun's libraries fails.
 
 #include <openssl/opensslv.h>
 

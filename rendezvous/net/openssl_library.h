@@ -1,6 +1,4 @@
-// edge. OpenSSL is there from here on.
-// Thread:  one at a time; before the first of its functions is called.
-// Errors:  System, when it cannot be loaded; never where it is linked.
+// edge. Loads OpenSSL. Errors: System, if it cannot be loaded; none if drun is linked with it.
 #pragma once
 
 #include <string>
@@ -10,10 +8,11 @@
 
 namespace drun {
 
-// Two of these are there: openssl_linked.cc has nothing to do, openssl_late.cc loads it.
+// Call it before any function of OpenSSL, one call at a time. openssl_late.cc loads the library;
+// openssl_linked.cc does nothing.
 Result<void> load_openssl();
 
-// SHA-256, hexadecimal; loads OpenSSL. In tls_session.cc, which sees OpenSSL's headers.
+// SHA-256, hexadecimal; loads OpenSSL. Defined in tls_session.cc, which includes OpenSSL's headers.
 Result<std::string> sha256_text(std::string_view bytes);
 
 }  // namespace drun

@@ -1,6 +1,4 @@
-// edge. Where a connection comes from, in the forms that others compare; and how many descriptors
-// there are for all of them.
-// Thread: any.   Errors: none.
+// edge. Addresses of peers in comparable forms, and the limit of descriptors.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +11,15 @@ namespace drun::rendezvous {
 
 // "10.0.0.7", also for IPv4 within IPv6; IPv6 without its zone.
 std::string plain_address(const asio::ip::address& address);
-// The same for a text from outside; empty: not the address of a host (0.0.0.0, multicast).
+// The same for text from another node; empty if it is not the address of a host (0.0.0.0,
+// multicast).
 std::string plain_address(std::string_view text);
 
-// The unit for counting clients: an IPv4 address, an IPv6 network of 64 bits (a host may have all
-// of it).
+// The unit for counting clients: an IPv4 address, or an IPv6 /64 network, all of which one host may
+// have.
 std::string origin_of(const asio::ip::address& address);
 
-// RLIMIT_NOFILE as it is.
+// The current RLIMIT_NOFILE.
 std::size_t descriptor_limit();
 
 }  // namespace drun::rendezvous

@@ -48,7 +48,7 @@ Addresses ask_the_system(const std::string& host) {
 
 }  // namespace
 
-// One start() of a Resolver. `io` is guarded by State::mutex and null once it was cancelled;
+// One start() of a Resolver. `io` is guarded by State::mutex and null once it is canceled;
 // `on_done` belongs to the loop's thread.
 struct LookupThreads::Caller : std::enable_shared_from_this<Caller> {
   asio::io_context* io = nullptr;
@@ -59,7 +59,7 @@ struct LookupThreads::Caller : std::enable_shared_from_this<Caller> {
 struct LookupThreads::State {
   struct Lookup {
     std::vector<std::shared_ptr<Caller>> callers;
-    std::optional<Addresses> result;  // kept for the next caller
+    std::optional<Addresses> result;  // kept for later callers
     Clock::time_point finished;
   };
 
@@ -69,7 +69,7 @@ struct LookupThreads::State {
   const std::size_t most_threads;
   std::mutex mutex;
   std::map<std::string, Lookup> lookups;
-  std::deque<std::string> queue;  // names that no thread looks up yet
+  std::deque<std::string> queue;  // names that wait for a thread
   std::size_t thread_count = 0;
 };
 
@@ -83,7 +83,7 @@ std::shared_ptr<LookupThreads> LookupThreads::of_process() {
   return *threads;
 }
 
-// With the mutex held, so that the io_context cannot end meanwhile: its owner cancels first.
+// Requires the mutex, so that the io_context cannot end meanwhile: its owner cancels first.
 void LookupThreads::post_result(Caller& caller, const Addresses& result) {
   if (caller.io == nullptr) return;
   asio::io_context& io = *std::exchange(caller.io, nullptr);
@@ -121,7 +121,7 @@ void LookupThreads::work(const std::shared_ptr<State>& state) {
   --state->thread_count;
 }
 
-// With the mutex held. Signals are for the loop's thread.
+// Requires the mutex. Blocks signals in the new thread, so that the loop's thread gets them.
 void LookupThreads::begin_thread(const std::shared_ptr<State>& state) {
   if (state->thread_count >= state->most_threads) return;
   sigset_t all{};
@@ -132,7 +132,7 @@ void LookupThreads::begin_thread(const std::shared_ptr<State>& state) {
     std::thread([state] { work(state); }).detach();
     ++state->thread_count;
   } catch (const std::system_error&) {
-    // Without any thread the names in the queue fail, below.
+    // Without any thread, the queued names fail below.
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -26,7 +26,7 @@ void wipe(std::string& bytes) {
 Result<Secret> Secret::make(std::string bytes, std::string from) {
   std::size_t size = bytes.size();
   while (size > 0 && (bytes[size - 1] == '\n' || bytes[size - 1] == '\r')) --size;
-  // A copy of that size: cutting `bytes` would leave what was cut in memory, and moving it might.
+  // Copies the part: truncating `bytes` would leave the rest in memory, and moving it might.
   const auto kept = std::shared_ptr<const std::string>(new std::string(bytes, 0, size), Wiper{});
   wipe(bytes);
   if (size == 0) return Error{ErrorCode::Usage, from + ": the secret is empty" + kRemedy};

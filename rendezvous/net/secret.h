@@ -1,9 +1,7 @@
 // core. The secret that the nodes of a job share.
 //
-// Shape:   bytes, and their source; only the source is ever shown.
-// Owner:   a value; copies share the bytes, which are wiped with the last of them.
-// Thread:  any, one at a time.
-// Errors:  make: Usage, naming the source, the reason and the remedy; never a byte of the secret.
+// Copies share the bytes, which are wiped when the last copy is destroyed. Messages show only the
+// source of the secret, never a byte of it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +17,8 @@ class Secret {
   static constexpr std::size_t kLeastBytes = 16;
   static constexpr std::size_t kMostBytes = 4096;
 
-  // Line ends behind `bytes` are no part of it. `from`: "/home/me/secret", "DRUN_SECRET".
+  // Removes line ends at the end of `bytes`. `from`: "/home/me/secret", "DRUN_SECRET". Errors:
+  // Usage, with the source, the reason and the remedy.
   static Result<Secret> make(std::string bytes, std::string from);
 
   const std::string& bytes() const { return *bytes_; }
@@ -36,7 +35,7 @@ class Secret {
   std::string from_;
 };
 
-// Leaves nothing of it in this memory.
+// Overwrites the string's memory.
 void wipe(std::string& bytes);
 
 }  // namespace drun

@@ -32,7 +32,8 @@ namespace {
 constexpr std::size_t kHeaderBytes = 5;  // of a TLS record
 constexpr std::size_t kKeyBytes = 32;
 constexpr std::size_t kReadBytes = 16384;
-// Of a hello: behind the headers of record and message, and the version (RFC 8446 4.1.2).
+// Offset of a hello's random part: after the record and message headers and the version (RFC 8446
+// 4.1.2).
 constexpr std::size_t kRandomAt = kHeaderBytes + 6;
 constexpr std::size_t kRandomBytes = 32;
 constexpr std::size_t kMostAnswered = 16384;
@@ -46,7 +47,7 @@ struct KeyMaterial {
   std::string_view purpose;
 };
 
-// RFC 5869 with SHA-256. Empty: OpenSSL could not.
+// RFC 5869 with SHA-256. Empty if OpenSSL fails.
 std::string derived(const KeyMaterial& from, std::size_t size_bytes) {
   const Owned<EVP_KDF> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr));
   const Owned<EVP_KDF_CTX> context(kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr);
@@ -79,8 +80,8 @@ std::string hex(std::string_view bytes) {
 struct TlsContext::Parts {
   ~Parts() { wipe(key); }
 
-  // The random part of a hello whose binder was right. Without the key no peer can make
-  // another, so a second one is a recording and gets no answer.
+  // Records the random part of a hello with a valid binder. Without the key no peer can make such a
+  // hello, so a second one with the same random part is a replay and gets no answer.
   bool has_answered(const std::string& random) const { return answered.contains(random); }
   void note_answered(const std::string& random) {
     if (!answered.insert(random).second) return;
@@ -94,7 +95,7 @@ struct TlsContext::Parts {
   std::string key;
   Owned<SSL_CTX> context;
   std::unordered_set<std::string> answered;
-  std::deque<std::string> in_order;  // those, the oldest first
+  std::deque<std::string> in_order;  // the same, oldest first
 };
 
 struct TlsSession::Library {
@@ -105,12 +106,12 @@ struct TlsSession::Library {
 
   const TlsContext::Parts& parts;
   Owned<SSL> ssl;
-  BIO* in = nullptr;   // the SSL's
-  BIO* out = nullptr;  // the SSL's
+  BIO* in = nullptr;   // owned by the SSL
+  BIO* out = nullptr;  // owned by the SSL
   Offer offer = Offer::None;
 
   static Library& of(SSL* ssl) { return *static_cast<Library*>(SSL_get_app_data(ssl)); }
-  // The key as OpenSSL wants it; given away. Null: no memory.
+  // The key as an SSL_SESSION that the caller owns. Null: no memory.
   SSL_SESSION* new_key(SSL* for_ssl) const;
   static int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,
                      std::size_t* identity_bytes, SSL_SESSION** key);
@@ -133,7 +134,7 @@ SSL_SESSION* TlsSession::Library::new_key(SSL* for_ssl) const {
 int TlsSession::Library::use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,
                                  std::size_t* identity_bytes, SSL_SESSION** key) {
   *key = nullptr;
-  // The digest is given when the server has asked for another hello, and chosen a cipher.
+  // OpenSSL passes the digest if the server has requested another hello and chosen a cipher.
   if (digest != nullptr && EVP_MD_get_type(digest) != NID_sha256) return 1;
   const Library& self = of(ssl);
   *key = self.new_key(ssl);
@@ -142,8 +143,8 @@ int TlsSession::Library::use_key(SSL* ssl, const EVP_MD* digest, const unsigned 
   return *key != nullptr ? 1 : 0;
 }
 
-// Without a key, the handshake continues by asking for a certificate, and there is none: the peer
-// gets a handshake_failure, the right answer to an unknown identity.
+// Without a key, the handshake continues with a certificate, and there is none. The peer gets a
+// handshake_failure, which is the right answer to an unknown identity.
 int TlsSession::Library::find_key(SSL* ssl, const unsigned char* identity,
                                   std::size_t identity_bytes, SSL_SESSION** key) {
   *key = nullptr;
@@ -161,7 +162,7 @@ TlsContext::~TlsContext() = default;
 Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Secret& secret,
                                                            std::string_view run_id) {
   if (Result<void> loaded = load_openssl(); !loaded) return loaded.error();
-  // The system's openssl.cnf has no say in what two agents speak, and is not read.
+  // Does not read the system's openssl.cnf, which must not change the protocol between agents.
   OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
   auto parts = std::make_unique<Parts>();
   const std::string id = derived({secret.bytes(), "drun", "identity"}, 16);
@@ -169,7 +170,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Secret& secret,
   parts->key = derived({secret.bytes(), run_id, "drun control"}, kKeyBytes);
   parts->context.reset(SSL_CTX_new(TLS_method()));
   SSL_CTX* const context = parts->context.get();
-  // The groups are named to keep the hello small whatever OpenSSL's own choice is.
+  // Sets the groups, so that the hello stays small with every default of OpenSSL.
   const bool is_good = !id.empty() && !parts->key.empty() && context != nullptr &&
                        SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
                        SSL_CTX_set_ciphersuites(context, kCipher) == 1 &&
@@ -209,7 +210,7 @@ std::optional<TlsSession::Trouble> TlsSession::begin() {
     library_->out = nullptr;
     return trouble(0);
   }
-  BIO_set_mem_eof_return(library_->in, -1);  // nothing there yet is not the end
+  BIO_set_mem_eof_return(library_->in, -1);  // an empty BIO is not the end of the stream
   SSL_set_bio(ssl, library_->in, library_->out);
   SSL_set_app_data(ssl, library_.get());
   if (side_ == Side::Accepting) {
@@ -217,7 +218,7 @@ std::optional<TlsSession::Trouble> TlsSession::begin() {
     return std::nullopt;
   }
   SSL_set_connect_state(ssl);
-  // With no authorities to trust: a certificate is never good, and the key the only way.
+  // No authority is trusted, so no certificate is valid, and only the key is accepted.
   SSL_set_verify(ssl, SSL_VERIFY_PEER, nullptr);
   return std::nullopt;
 }
@@ -248,7 +249,7 @@ std::optional<TlsSession::Trouble> TlsSession::answer(std::string& plain) {
   return std::nullopt;
 }
 
-// Is what answers a TLS record, a drun in plain words, or something else?
+// Checks whether the answer is a TLS record, an unencrypted drun, or something else.
 std::optional<TlsSession::Trouble> TlsSession::judge_answer() {
   constexpr char kFirstRecordType = 20;
   constexpr char kLastRecordType = 23;
@@ -266,7 +267,7 @@ std::optional<TlsSession::Trouble> TlsSession::judge_answer() {
       true};
 }
 
-// A whole hello of a reasonable size, before anything is spent on it.
+// Waits for a complete hello and checks its size before OpenSSL handles it.
 std::optional<TlsSession::Trouble> TlsSession::judge_hello() {
   const auto byte = [this](std::size_t at) {
     return static_cast<std::size_t>(static_cast<unsigned char>(head_[at]));
@@ -297,7 +298,7 @@ std::optional<TlsSession::Trouble> TlsSession::shake_hands() {
     const int error = SSL_get_error(ssl, result);
     return error == SSL_ERROR_WANT_READ ? std::nullopt : std::optional(trouble(error));
   }
-  // Certificates are refused, so this holds; it is what all else rests on.
+  // Always true because certificates are refused. The security of the session depends on it.
   if (SSL_session_reused(ssl) != 1) return trouble(0);
   is_established_ = true;
   std::string early = std::exchange(unsealed_, {});
@@ -329,7 +330,7 @@ void TlsSession::seal(std::string_view plain) {
     unsealed_.append(plain);
 }
 
-// Into memory, which only fails without memory. The peer then misses a record and reports that.
+// Writes to memory, which fails only without memory. The peer then reports a missing record.
 void TlsSession::write(std::string_view plain) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 30;
   assert(plain.size() <= kMostBytes);
@@ -347,11 +348,11 @@ std::string TlsSession::outgoing() {
   return bytes;
 }
 
-// What OpenSSL's first error says of the peer. Alerts are those of RFC 8446, 6.2.
+// Describes the peer's fault by OpenSSL's first error. Alerts are those of RFC 8446, 6.2.
 TlsSession::Trouble TlsSession::trouble(int ssl_error) {
   constexpr int kHandshakeFailure = 40;
-  constexpr int kIllegalParameter = 47;  // a binder that is wrong, to OpenSSL before 3.2
-  constexpr int kDecryptError = 51;      // the same, to others
+  constexpr int kIllegalParameter = 47;  // a wrong binder, before OpenSSL 3.2
+  constexpr int kDecryptError = 51;      // a wrong binder, in other versions
   is_over_ = true;
   if (ssl_error == SSL_ERROR_ZERO_RETURN) return {"ended its side of the connection"};
   const unsigned long error = ERR_peek_error();

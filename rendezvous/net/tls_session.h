@@ -1,21 +1,24 @@
-// edge. TLS 1.3 between agents: bytes of the socket in, bytes of the control stream out, and back.
-// No socket in it: control_connection.h reads and writes. The one include of OpenSSL is its .cc.
+// edge. TLS 1.3 for control connections. A session encrypts and decrypts bytes in memory;
+// control_connection.h reads from and writes to the socket. Only the .cc includes OpenSSL (and
+// etcd_http.cc through Asio).
 //
-//   connecting: start -- hello -->          accepting: waits for a whole hello, and only then has
-//               <-- hello, finished --      OpenSSL look at it
-//               -- finished -->             established on both sides: each has proven the secret
+//   connecting: start -- hello -->          accepting: passes the hello to OpenSSL only when all of
+//               <-- hello, finished --      it has arrived
+//               -- finished -->             established: both sides have proven that they know the
+//                                           secret
 //
-// How:     an external pre-shared key and no certificates, RFC 8446 2.2 with (EC)DHE, so that who
-//          learns the secret later cannot read what was recorded. The key is HKDF of secret and run
-//          id; the identity that goes over the wire is HKDF of the secret alone, so it names no
-//          run, and both sides can tell another secret from another run.
-// Limits:  a hello of kMostHelloBytes; one record (16 KiB) of unread bytes; what is sealed before
-//          the handshake has ended is kept. A hello is answered once: of the last 16384 answered
-//          ones a context knows the recordings.
-// Owner:   TlsContext: one a job and process, shared by its sessions. TlsSession: a connection.
+// Keys:    an external pre-shared key without certificates, RFC 8446 2.2. The (EC)DHE key exchange
+//          prevents an attacker who learns the secret later from decrypting recorded traffic. The
+//          key is HKDF of secret and run id. The identity on the wire is HKDF of the secret alone,
+//          so it does not reveal the run, and each side can distinguish a wrong secret from a wrong
+//          run.
+// Limits:  a hello of kMostHelloBytes; one record (16 KiB) of unread bytes; data that is sealed
+//          before the end of the handshake is kept. To reject replays, a context remembers the last
+//          16384 hellos that it has answered.
+// Owner:   a process has one TlsContext for its job, which all sessions share.
 // Thread:  the io_context's only.
-// Errors:  Trouble, once; after it the session takes and gives nothing but what `outgoing` still
-//          holds (an alert for the peer). Never throws.
+// Errors:  Trouble, once. After it the session is closed; `outgoing` may still return an alert for
+//          the peer. Never throws.
 // Source:  SSL_CTX_set_psk_use_session_callback(3), SSL_CTX_set_psk_find_session_callback(3).
 #pragma once
 
@@ -54,10 +57,10 @@ class TlsSession {
  public:
   enum class Side { Connecting, Accepting };
   struct Trouble {
-    std::string reason{};       // a verb first: "has another secret ..."
-    bool is_other_job = false;  // a drun, but without our secret and run id
+    std::string reason{};       // begins with a verb: "has another secret ..."
+    bool is_other_job = false;  // a drun with another secret or run id
   };
-  // Ours has about 250 bytes.
+  // drun's hello has about 250 bytes.
   static constexpr std::size_t kMostHelloBytes = 2048;
 
   TlsSession(std::shared_ptr<const TlsContext> context, Side side);
@@ -65,13 +68,14 @@ class TlsSession {
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  // Connecting: its hello becomes outgoing.
+  // Connecting side: outgoing() then returns its hello.
   std::optional<Trouble> start();
-  // `bytes` from the peer. Appends the decrypted data to `plain`, even if an error follows it.
+  // Handles bytes from the peer. Appends the decrypted data to `plain`, even if an error follows
+  // it.
   std::optional<Trouble> take(std::string_view bytes, std::string& plain);
-  // To be said to the peer, once the handshake has ended.
+  // Encrypts data for the peer; outgoing() returns it once the handshake has ended.
   void seal(std::string_view plain);
-  // For the socket, now; taken away by the call.
+  // Removes and returns the bytes to be written to the socket now.
   std::string outgoing();
 
   bool is_established() const { return is_established_; }
@@ -93,8 +97,8 @@ class TlsSession {
   friend class TlsContext;
   const std::shared_ptr<const TlsContext> context_;
   const Side side_;
-  std::unique_ptr<Library> library_;  // null: not begun
-  std::string head_;                  // the peer's first bytes, until they are understood
+  std::unique_ptr<Library> library_;  // null: the handshake has not begun
+  std::string head_;                  // the peer's first bytes, until they are complete
   std::string unsealed_;
   bool has_head_ = false;
   bool is_established_ = false;

@@ -118,7 +118,7 @@ void ControlConnection::write_soon() {
   if (!is_writing_ && socket_.is_open() && (has_frames || !handshake_.empty())) write();
 }
 
-// Some of a queue: little enough that what is sent later is never far behind it.
+// Takes frames from a queue, few enough that later frames do not wait long.
 void ControlConnection::take_from(std::deque<Bytes>& queue) {
   for (std::size_t bytes = 0; !queue.empty() && bytes < kWriteBytes; queue.pop_front()) {
     bytes += queue.front()->size();
@@ -144,7 +144,7 @@ void ControlConnection::finish() {
 
 void ControlConnection::close() {
   listener_ = nullptr;
-  error_code ignored;  // nothing can be done about it
+  error_code ignored;  // no reaction is possible
   linger_.cancel();
   socket_.close(ignored);
 }
@@ -211,7 +211,7 @@ void ControlConnection::take_frames() {
 
 void ControlConnection::write() {
   is_writing_ = true;
-  // Records of OpenSSL's own go first: they were made before what is sealed here.
+  // Sends OpenSSL's own records first, because they were made before the data that is sealed here.
   if (!handshake_.empty())
     in_flight_.push_back(std::make_shared<const std::string>(std::exchange(handshake_, {})));
   if (!tls_ || tls_->is_established()) take_from(outgoing_.empty() ? bulk_ : outgoing_);
@@ -242,17 +242,17 @@ void ControlConnection::wrote(const error_code& ec) {
 
 void ControlConnection::end(ConnectionEnd ended) {
   Listener* const listener = std::exchange(listener_, nullptr);
-  const auto self = shared_from_this();  // the listener may drop its share
+  const auto self = shared_from_this();  // the listener may release its reference
   if (tls_ && !tls_->is_established()) say_last_words();
   if (ended.is_wrong_peer && ended.has_spoken)
-    finish();  // our version is on its way to the peer
+    finish();  // this side's version has been sent to the peer
   else
     close();
   if (listener != nullptr) listener->on_end(*this, ended);
 }
 
-// The alert that tells the peer why. It is not waited for: a peer without the secret may be any
-// program. A drun has nothing more to send then, so that closing does not discard the alert.
+// Sends the alert with the reason. Does not wait, because a peer without the secret may be any
+// program. A drun sends nothing more at this point, so closing does not discard the alert.
 void ControlConnection::say_last_words() {
   error_code ignored;
   if (is_writing_) return;
@@ -263,20 +263,17 @@ void ControlConnection::say_last_words() {
 void ControlConnection::shut_down_when_sent() {
   const bool has_frames = !outgoing_.empty() && (!tls_ || tls_->is_established());
   if (is_writing_ || has_frames || !handshake_.empty()) return;
-  error_code ignored;  // not connected any more: the read ends too
+  error_code ignored;  // if it is not connected anymore, the read ends too
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
 constexpr std::size_t kMost = 64;
 
 }  // namespace
 
-// A drun with a secret recognises the preamble of one without.
+// A drun with a secret recognizes the preamble of one without.
 std::string RejectedConnections::add(asio::ip::tcp::socket socket, bool is_tls,
                                      const std::string& endpoint) {
   const auto connection = std::make_shared<ControlConnection>(

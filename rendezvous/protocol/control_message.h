@@ -1,5 +1,5 @@
-// core. The messages between agents and the coordinator. control_wire.h defines their encoding and
-// the limits of every field.
+// core. The messages between agents and the coordinator, and between the seats of an election.
+// control_wire.h defines their encoding and the limits of every field.
 //
 // Durations are measured by the sender's steady clock. An age is the time from an event to the
 // sending of the message, so that the receiver can order events without comparing clocks.
@@ -17,14 +17,15 @@
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/evidence.h"
 #include "rendezvous/job/job_record.h"
+#include "rendezvous/job/log_part.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/phase_times.h"
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/job/world.h"
 
-// Messages between the seats of a job that elect the leader (election.h).
-
 namespace drun::rendezvous {
+
+// --- Election: between the seats (election.h)
 
 enum class BallotKind {
   Look,     // asks whether the seat would vote for the sender; not binding
@@ -65,11 +66,7 @@ struct Follow {
   bool operator==(const Follow&) const = default;
 };
 
-}  // namespace drun::rendezvous
-
-// Messages between agents and the coordinator that collect the state of all nodes (`drun status`).
-
-namespace drun::rendezvous {
+// --- Status: collects the state of all nodes (`drun status`)
 
 // From a member, for `drun status` on its node. Answered by CensusReply.
 struct CensusRequest {
@@ -94,9 +91,7 @@ struct CensusReply {
   bool operator==(const CensusReply&) const = default;
 };
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
+// --- From members to the coordinator
 
 using Milliseconds = std::chrono::milliseconds;
 
@@ -209,10 +204,25 @@ struct LivenessReply {
   std::uint64_t check = 0;
   bool operator==(const LivenessReply&) const = default;
 };
+// From a member, for `drun logs` on its node. Answered by LogAnswer.
+struct LogRequest {
+  std::uint64_t question = 0;
+  LogQuery query;
+  bool operator==(const LogRequest&) const = default;
+};
+// The answer to LogLookup.
+struct LogReply {
+  std::uint64_t lookup = 0;
+  LogPart part;
+  bool operator==(const LogReply&) const = default;
+};
+// Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using MemberMessage =
     std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksRequest, EvidenceReply,
                  HangSuspected, Ballot, Lines, CensusRequest, SummaryReply, LivenessReply,
-                 FaultInjected, TimesReport>;
+                 FaultInjected, TimesReport, LogRequest, LogReply>;
+
+// --- From the coordinator to members
 
 // The answer to a Hello that was accepted.
 struct Welcome {
@@ -308,9 +318,21 @@ struct LivenessCheck {
   std::uint64_t check = 0;
   bool operator==(const LivenessCheck&) const = default;
 };
+// Asks for a part of a log file on this node. Answered by LogReply.
+struct LogLookup {
+  std::uint64_t lookup = 0;
+  LogQuery query;
+  bool operator==(const LogLookup&) const = default;
+};
+struct LogAnswer {
+  std::uint64_t question = 0;
+  LogPart part;
+  bool operator==(const LogAnswer&) const = default;
+};
+// Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using CoordinatorMessage =
     std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, EvidenceRequest,
                  StacksReply, HangFound, NodeLeftOut, Vote, Follow, LinesTaken, SummaryRequest,
-                 CensusReply, Remember, LivenessCheck, FaultInjected>;
+                 CensusReply, Remember, LivenessCheck, FaultInjected, LogLookup, LogAnswer>;
 
 }  // namespace drun::rendezvous

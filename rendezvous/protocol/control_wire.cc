@@ -17,7 +17,7 @@ constexpr WireRange kPort{0, 65535};
 constexpr std::size_t kMostListed = 64;
 constexpr WireRange kTerm{0, std::int64_t{1} << 60};
 
-// Roles are those of all the node's workers.
+// Fails unless the roles cover all workers of the node.
 template <typename Archive, typename Share>
 void require_whole(Archive& archive, const std::vector<Share>& roles, int workers) {
   if constexpr (Archive::kIsReader) {
@@ -84,7 +84,7 @@ void fields(Archive& archive, Evidence& evidence) {
   if constexpr (Archive::kIsReader) {
     Evidence bounded = evidence;
     shrink(bounded);
-    if (bounded != evidence) archive.fail();  // all of it together is too much, or out of order
+    if (bounded != evidence) archive.fail();  // exceeds the limits in total, or is out of order
   }
 }
 
@@ -118,7 +118,7 @@ void fields(Archive& archive, Past& past) {
   if (has_failure) fields(archive, past.failure ? *past.failure : past.failure.emplace());
 }
 
-// Members' messages.
+// --- From members
 template <typename Archive>
 void fields(Archive& archive, Hello& hello) {
   archive.text(hello.run_id, kIdentityBytes);
@@ -234,11 +234,37 @@ void fields(Archive& archive, TimesReport& told) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, LogQuery& query) {
+  archive.integer(query.rank, kCount);
+  optional_rank(archive, query.round);
+  archive.flag(query.is_stderr);
+  archive.bits(query.offset);
+}
+template <typename Archive>
+void fields(Archive& archive, LogPart& part) {
+  archive.integer(part.round, kCount);
+  archive.bits(part.size_bytes);
+  archive.text(part.text, kMostLogPartBytes);
+  archive.text(part.label, kNameBytes);
+  archive.text(part.note, kSentenceBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, LogRequest& asked) {
+  archive.bits(asked.question);
+  fields(archive, asked.query);
+}
+template <typename Archive>
+void fields(Archive& archive, LogReply& given) {
+  archive.bits(given.lookup);
+  fields(archive, given.part);
+}
+
+template <typename Archive>
 void fields(Archive& archive, LivenessReply& reply) {
   archive.bits(reply.check);
 }
 
-// The coordinator's messages, and seats' answers.
+// --- From the coordinator, and answers of seats
 template <typename Archive>
 void fields(Archive& archive, Welcome& welcome) {
   archive.duration(welcome.heartbeat_timeout, kMostMilliseconds);
@@ -354,6 +380,17 @@ void fields(Archive& archive, Remember& remember) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, LogLookup& wanted) {
+  archive.bits(wanted.lookup);
+  fields(archive, wanted.query);
+}
+template <typename Archive>
+void fields(Archive& archive, LogAnswer& told) {
+  archive.bits(told.question);
+  fields(archive, told.part);
+}
+
+template <typename Archive>
 void fields(Archive& archive, LivenessCheck& check) {
   archive.bits(check.check);
 }
@@ -394,7 +431,7 @@ std::size_t wire_size_bytes(const Failure& failure) {
 std::string encode(const MemberMessage& message) { return encode_frame(message); }
 std::string encode(const CoordinatorMessage& message) { return encode_frame(message); }
 
-// Length, kind, question.
+// The head: length, kind, question.
 SharedAnswer::SharedAnswer(const CoordinatorMessage& answer) {
   constexpr std::size_t kBeforeQuestionBytes = 4 + 1;
   constexpr std::size_t kQuestionBytes = 8;

@@ -1,11 +1,10 @@
-// core. Control messages to bytes and back. The protocol's page: docs/internals/wire.md.
+// core. Encodes and decodes control messages (docs/internals/wire.md).
 //
-// Shape:   a frame is u32 length, u8 kind, fields; frame_reader.h cuts streams into frames.
-// Limits:  every field, list and frame has one; what a frame claims is not allocated, only what has
-//          arrived. Texts that are too long are cut by the sender; failures beyond the budget are
-//          counted (rendezvous/protocol/failure_list.h), so that encode always makes a legal frame.
-// Errors:  decode: Refused, saying which message is wrong. Never throws.
-// Thread:  any.
+// Format:  a frame is u32 length, u8 kind, fields; frame_reader.h splits streams into frames.
+// Limits:  every field, list and frame has a limit. Memory is allocated for received bytes only,
+//          not for announced ones. The sender truncates texts that are too long, and only counts
+//          failures beyond the budget (failure_list.h), so that encode always makes a valid frame.
+// Errors:  decode: Refused, naming the invalid message. Never throws.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +18,15 @@
 
 namespace drun::rendezvous {
 
-// A Hello fits into the first; a member is not given more before it is accepted.
+// A Hello fits into the first limit, which applies until a member is accepted.
 constexpr std::size_t kHelloFrameLimitBytes = std::size_t{16} << 10;
 constexpr std::size_t kFrameLimitBytes = std::size_t{512} << 10;
 // The most bytes that the failures of one Stopped or Finish take together, beyond the first, which
 // always fits.
 constexpr std::size_t kFailuresBudgetBytes = std::size_t{64} << 10;
 
-// Of one HangSuspected: groups, and ranges and pids of all groups together. An agent with more
-// suspects sends several.
+// Limits of one HangSuspected: groups, and the ranges and pids of all groups together. An agent
+// with more suspects sends several messages.
 constexpr std::size_t kMostSuspectGroups = 64;
 constexpr std::size_t kMostSuspectRanges = 8192;
 constexpr std::size_t kMostSuspectPids = 16384;
@@ -54,7 +53,7 @@ class SharedAnswer {
 Result<MemberMessage> decode_member_message(std::string_view frame);
 Result<CoordinatorMessage> decode_coordinator_message(std::string_view frame);
 
-// Bytes one failure takes in a message: what budgets are counted in.
+// The size of one failure in a message, as counted for kFailuresBudgetBytes.
 std::size_t wire_size_bytes(const Failure& failure);
 
 }  // namespace drun::rendezvous

@@ -1,12 +1,10 @@
 // core. The failures of one round, the earliest first, in bounded space.
 //
-// Shape:   ordered by moment, ties by rank, so that the order of arrival does not matter; one per
-//          rank: a later report of the same rank replaces the text and keeps the earlier moment.
-//          The first is the root cause.
-// Limits:  the first is always kept whole; the others as long as they fit into kFailuresBudgetBytes
-//          (control_wire.h) together; the rest, latest first, is only counted.
-// Units:   moments are steady-clock points of one node.
-// Owner:   a value.   Thread: any, one at a time.
+// Order:   by moment, then by rank, so that the order of arrival does not matter. The first is the
+//          root cause. There is one failure per rank: a later report of the same rank replaces the
+//          text and keeps the earlier moment. Moments are times of one node's steady clock.
+// Limits:  the first is always kept in full, the others while they together fit into
+//          kFailuresBudgetBytes (control_wire.h). Beyond that, the latest ones are only counted.
 #pragma once
 
 #include <chrono>

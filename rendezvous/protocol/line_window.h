@@ -1,12 +1,11 @@
-// core. How much of the workers' lines that go to the coordinator (--gather-logs) may be under way:
-// so much that a fast reader is never waited for, and so little that a reader who has stopped costs
-// neither side more than a known amount of memory.
+// core. Flow control for the workers' lines that members send to the coordinator (--gather-logs).
+// The window is large enough to keep a fast reader busy, and small enough to bound the memory on
+// both sides if the reader stops.
 //
-// Flow:    a member may have lines of one window under way; what the coordinator has passed on to
-//          its console it grants again. Other messages need no grant, and never wait for lines.
-// Units:   bytes as cost_bytes() counts them: a message's text, and something for the message.
-// Owner:   LineLedger: the coordinator's, for all its members.
-// Thread:  any, one at a time.   Errors: none.
+// Flow:    a member may have one window of unacknowledged lines. The coordinator grants bytes again
+//          once it has passed lines on to its console. Other messages need no grant and do not wait
+//          for lines.
+// Units:   bytes as counted by cost_bytes(): the text of a message plus kLineMessageBytes.
 #pragma once
 
 #include <cstddef>
@@ -17,29 +16,30 @@
 
 namespace drun::rendezvous {
 
-inline constexpr std::size_t kLineMessageBytes = 128;  // that a message costs without any text
+inline constexpr std::size_t kLineMessageBytes = 128;  // the cost of a message without text
 inline constexpr std::size_t kMostLinesTextBytes = std::size_t{64} << 10;
 
-// Of each member of a job: 1 MiB, less in a large one, so that all of them need no more than 64 MiB
-// (or 64 KiB each).
+// The window of each member: 1 MiB, and less in a large job, so that all windows together need at
+// most 64 MiB (or 64 KiB each).
 std::size_t line_window_bytes(int node_count);
 
-// The longest text of one message: a quarter of a window, so that one can always go out before all
-// that is under way has been taken.
+// The longest text of one message: a quarter of a window, so that a member can send the next
+// message before all earlier ones are acknowledged.
 std::size_t most_text_bytes(std::size_t window_bytes);
 
 std::size_t cost_bytes(const Lines& lines);
 
+// The coordinator's account of the lines of all members.
 class LineLedger {
  public:
   explicit LineLedger(std::size_t window_bytes) : window_bytes_(window_bytes) {}
 
-  // Lines have been received. False: more than that member may send.
+  // Lines were received. Returns false if they exceed the member's window.
   bool accept(std::uint64_t peer, std::size_t cost);
-  // They have been passed on. Returns the bytes to grant now: a quarter of a window at a time, or
-  // all once nothing of that member waits; 0: nothing yet.
+  // Lines were passed on. Returns the bytes to grant now: a quarter of a window at a time, or all
+  // once no lines of that member wait; 0: none yet.
   std::size_t taken(std::uint64_t peer, std::size_t cost);
-  // Whether it had ever sent any.
+  // Removes a member. Returns whether it has sent any lines.
   bool forget(std::uint64_t peer) { return accounts_.erase(peer) > 0; }
 
  private:

@@ -1,6 +1,5 @@
-// core. The layout of failures and of a job's outcome (docs/internals/wire.md).
-//
-// Use:     by control_wire.cc.
+// core. Layouts of types that several messages share; each message's own layout is in
+// control_wire.cc. docs/internals/wire.md describes them.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +11,8 @@
 #include "rendezvous/protocol/wire_fields.h"
 
 namespace drun::rendezvous {
+
+// --- Failures and outcomes
 
 constexpr std::size_t kMessageBytes = std::size_t{8} << 10;
 constexpr std::size_t kTracebackBytes = std::size_t{32} << 10;
@@ -148,13 +149,7 @@ void fields(Archive& archive, Outcome& outcome) {
   fields(archive, outcome.times);
 }
 
-}  // namespace drun::rendezvous
-
-// core. The layout of a census (docs/internals/wire.md).
-//
-// Use:     by control_wire.cc.
-
-namespace drun::rendezvous {
+// --- Census
 
 constexpr std::size_t kMostCensusNodes = 8192;
 constexpr std::size_t kMostMissingTold = 64;

@@ -1,7 +1,5 @@
-// core. The parts of all message layouts: limits, and the fields that are more than one number or
-// text.
-//
-// Use:     by sources that write down layouts (bytes.h says how), not by others.
+// core. Parts of message layouts (bytes.h): limits, and fields of more than one number or text.
+// Include it only in sources that define layouts.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace {
 
 using Milliseconds = StoreClient::Milliseconds;
 
-// An answer of more is taken for nonsense.
+// A larger answer is invalid.
 constexpr std::uint64_t kMostKeys = std::uint64_t{1} << 26;
 
 std::string shown(std::string_view key) {
@@ -82,7 +82,7 @@ Result<void> StoreClient::wait(std::span<const std::string> keys) { return wait(
 
 Result<void> StoreClient::wait(std::span<const std::string> keys, Milliseconds timeout) {
   if (dialect() == Dialect::Legacy && timeout <= Milliseconds(0)) {
-    // Its WAIT cannot be cancelled, but asking once needs no waiting.
+    // Its WAIT cannot be canceled, but a single check does not wait.
     const Result<bool> is_there = check(keys);
     if (!is_there) return is_there.error();
     return *is_there ? Result<void>() : Result<void>(exchange_->timed_out());
@@ -176,7 +176,7 @@ Result<std::optional<std::string>> StoreClient::queue_pop(std::string_view queue
       return std::optional<std::string>(*std::move(front));
     }
     if (timeout <= Milliseconds(0)) return std::optional<std::string>();
-    // Another client may have popped it before this one woke up: then wait for the next.
+    // Another client may have popped the value before this one woke up: wait for the next one.
     const auto left = std::chrono::ceil<Milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left <= Milliseconds(0)) return exchange_->timed_out();
     const Result<void> waited = wait({&name, 1}, left);

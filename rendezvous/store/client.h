@@ -1,24 +1,23 @@
-// edge. A client of a TCPStore server, drun's or PyTorch's own, over one blocking connection.
+// edge. A client of a TCPStore server (drun's or PyTorch's) over one blocking connection.
 //
-// Keys:    a "/" is put before every key, as PyTorch's clients do, so that keys are shared with
-//          theirs; list_keys takes it off again. Values are bytes.
+// Keys:    the client adds "/" to the front of every key, as PyTorch's clients do, so that both
+//          share keys; list_keys removes it. Values are bytes.
 // Owner:   the caller; movable, closes its socket (close-on-exec) when destroyed. A moved-from
 //          client may only be assigned to or destroyed.
-// Thread:  any, one at a time. Blocks: never longer than the timeout, but for name resolution,
-//          which the system bounds. Nothing is raised by a peer's death (no SIGPIPE).
+// Thread:  any, one at a time. Blocks for at most the timeout, except for name resolution, which
+//          the system limits. Causes no SIGPIPE.
 // Errors:  Timeout      nothing happened in time. After wait, get, multi_get, queue_pop and barrier
 //                       the client stays usable; after any other operation it is closed, because
 //                       the server may or may not still answer.
-//          Closed       the server went away, or the client was closed by an error before.
+//          Closed       the server closed the connection, or an earlier error closed the client.
 //          Unreachable  connect: nothing listened there within the timeout, or the name is unknown.
-//          Refused      connect: what listens there is not a TCPStore; later: an answer makes no
-//                       sense.
-//          Usage        the operation does not exist in this server's dialect, or arguments that
-//                       the wire cannot carry.
-//          Messages name the key and the endpoint. No output changes on failure. Never throws but
-//          for lack of memory.
-// Note:    set, multi_set, append and queue_push are not answered: success means handed to the
-//          network, in order; a failure shows at the next operation.
+//          Refused      connect: the server is not a TCPStore; later: an answer is invalid.
+//          Usage        the operation does not exist in this server's dialect, or the wire cannot
+//                       carry the arguments.
+//          Messages name the key and the endpoint. No output changes on failure. Throws only
+//          std::bad_alloc.
+// Note:    the server does not answer set, multi_set, append and queue_push: success means that the
+//          request was sent, in order. A failure shows at the next operation.
 // Source:  docs/internals/wire.md.
 #pragma once
 
@@ -47,10 +46,10 @@ class StoreClient {
 
   struct Options {
     Endpoint endpoint{};
-    // For connecting as a whole, and later for every operation that is not given one.
+    // For the whole connect, and for every operation without its own timeout.
     Milliseconds timeout{std::chrono::seconds(300)};
-    // The server's dialect. Absent: detected, which works with every server but costs an older one
-    // a connection or two that it drops.
+    // The server's dialect. Absent: detected. This works with every server, but an older one sees
+    // one or two connections that it drops.
     std::optional<Dialect> dialect{};
   };
 
@@ -58,7 +57,7 @@ class StoreClient {
   // name does not resolve, until the timeout.
   static Result<StoreClient> connect(const Options& options);
 
-  // Of a server that is already connected.
+  // For a connection that exists already.
   StoreClient(std::unique_ptr<StoreExchange> exchange, Milliseconds timeout);
   StoreClient(StoreClient&&) noexcept;
   StoreClient& operator=(StoreClient&&) noexcept;
@@ -70,7 +69,7 @@ class StoreClient {
   void set_timeout(Milliseconds timeout);
 
   // Adds one to PyTorch's count of workers (the key "init/"), as each TCPStore object does: a
-  // PyTorch program that hosts the store may be waiting for its world to have arrived there.
+  // PyTorch program that hosts the store may wait until that count reaches its world size.
   // Returns the count.
   Result<std::int64_t> announce();
 
@@ -87,28 +86,28 @@ class StoreClient {
   // Until every key has existed; at once if all do. A timeout of 0 asks once.
   Result<void> wait(std::span<const std::string> keys);
   Result<void> wait(std::span<const std::string> keys, Milliseconds timeout);
-  // Do all exist?
+  // Whether all keys exist.
   Result<bool> check(std::span<const std::string> keys);
-  // Did it exist?
+  // Returns whether the key existed.
   Result<bool> delete_key(std::string_view key);
-  // Of all clients, including the count of workers.
+  // The number of keys of all clients, including the count of workers.
   Result<std::int64_t> num_keys();
 
   // Usage with a legacy server: append, list_keys, barrier and the queues.
   Result<void> append(std::string_view key, std::string_view bytes);
-  // Waits for all of them; values are in the order of the keys.
+  // Waits for all keys; the values are in the order of the keys.
   Result<std::vector<std::string>> multi_get(std::span<const std::string> keys);
   Result<std::vector<std::string>> multi_get(std::span<const std::string> keys,
                                              Milliseconds timeout);
   Result<void> multi_set(std::span<const KeyValue> entries);
 
   Result<void> queue_push(std::string_view queue, std::string_view value);
-  // The oldest; waits for one until the timeout. A timeout of 0 does not wait: nothing if it is
-  // empty.
+  // Removes and returns the oldest value; waits for one until the timeout. With a timeout of 0,
+  // returns nullopt if the queue is empty.
   Result<std::optional<std::string>> queue_pop(std::string_view queue, Milliseconds timeout);
   Result<std::int64_t> queue_len(std::string_view queue);
 
-  // In no particular order; of keys that carry the "/" only.
+  // In no particular order; only keys with the "/".
   Result<std::vector<std::string>> list_keys();
   // Blocks until `world_size` callers have called it with this key. Use a key for one barrier only.
   Result<void> barrier(std::string_view key, std::int64_t world_size);

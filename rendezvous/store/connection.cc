@@ -27,7 +27,7 @@ namespace {
 using Time = StoreStream::Time;
 
 constexpr std::size_t kBufferBytes = 16 * 1024;
-// So that an address that swallows packets does not eat the time of the next one.
+// The limit for one address, so that an address that drops packets leaves time for the next one.
 constexpr std::chrono::seconds kOneAddress{10};
 
 Error closed(std::string_view reason) { return Error{ErrorCode::Closed, std::string(reason)}; }
@@ -36,14 +36,14 @@ Error unreachable(int error_number) {
   return Error{ErrorCode::Unreachable, system_message(error_number)};
 }
 
-// Rounded up: waking a little early would make a busy loop of the last millisecond.
+// Rounded up: an early wake-up would cause a busy loop in the last millisecond.
 int left_ms(Time deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<long long>(left.count(), 0, INT_MAX));
 }
 
-// False: the deadline passed.
+// Returns false if the deadline has passed.
 bool wait_for(int fd, short events, Time deadline) {
   while (true) {
     pollfd one{.fd = fd, .events = events, .revents = 0};
@@ -53,7 +53,7 @@ bool wait_for(int fd, short events, Time deadline) {
   }
 }
 
-// A client that retries a free port of its host may in the end connect to itself.
+// A client that retries a free port of its host may connect to itself.
 bool is_connected_to_itself(int fd) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -64,7 +64,7 @@ bool is_connected_to_itself(int fd) {
   return own_size == peer_size && std::memcmp(&own, &peer, own_size) == 0;
 }
 
-// A connected descriptor, or why not.
+// Returns a connected descriptor or the reason of the failure.
 Result<UniqueFd> connect_to(const addrinfo& address, Time deadline) {
   UniqueFd fd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   if (!fd) return unreachable(errno);
@@ -162,9 +162,6 @@ void wait_until(Time time) {
   while (std::chrono::steady_clock::now() < time) poll(nullptr, 0, left_ms(time));
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -174,14 +171,14 @@ using Time = StoreStream::Time;
 enum class Greeting { ValidateAndPing, Validate, Legacy };
 constexpr Greeting kAll[] = {Greeting::ValidateAndPing, Greeting::Validate, Greeting::Legacy};
 
-// A legacy server takes VALIDATE for a SET whose key's length is the magic number and the four
-// bytes that come next. They must make it so large that no machine even tries to allocate it: then
-// the server closes at once, instead of clearing gigabytes and waiting for a key. This nonce does
-// that, and four CANCEL_WAITs do, each of which other servers answer with a 1, waiting or not.
+// A legacy server reads VALIDATE as a SET whose key length is the magic number and the next four
+// bytes. They must make the length so large that the allocation fails: the server then closes at
+// once, instead of clearing gigabytes and waiting for a key. This nonce has that effect, and so
+// have four CANCEL_WAITs, each of which other servers answer with a 1, with or without a wait.
 constexpr std::uint32_t kNonce = 0xFFFFFFFF;
 constexpr int kCancels = 4;
 
-// A server that is just stopping closes, too. After so many rounds it is no TCPStore.
+// A server that is stopping also closes. After this many rounds, it is not a TCPStore.
 constexpr int kMostRefusals = 3;
 
 constexpr std::chrono::milliseconds kFirstPause{10};
@@ -193,7 +190,7 @@ std::span<const Greeting> greetings(std::optional<Dialect> dialect) {
   return *dialect == Dialect::Current ? all.subspan(1, 1) : all.subspan(2, 1);
 }
 
-// The request, and the only answer there can be to it.
+// The request and its only valid answer.
 std::pair<std::string, std::string> exchange_of(Greeting greeting) {
   std::string request;
   std::string answer;
@@ -215,7 +212,7 @@ std::pair<std::string, std::string> exchange_of(Greeting greeting) {
       answer.push_back('\0');
       break;
   }
-  static_cast<void>(is_known);  // all three dialects' own
+  static_cast<void>(is_known);  // all these operations exist in their dialects
   return {request, answer};
 }
 
@@ -232,7 +229,7 @@ Result<void> greet(StoreStream& stream, Greeting greeting, Time deadline) {
                "port?"};
 }
 
-// One round over the greetings. Closed: it knows none of them.
+// Tries each greeting once. Closed: the server knows none of them.
 Result<StoreHandshake> try_greetings(const Endpoint& endpoint, std::optional<Dialect> dialect,
                                      Time deadline) {
   Error error;
@@ -282,21 +279,18 @@ Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Diale
   }
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
-// Answers bigger than this are taken for nonsense.
+// Larger answers are invalid.
 constexpr std::uint64_t kMostAnswerBytes = std::uint64_t{1} << 32;
 constexpr std::size_t kMostReadBytes = 1 << 20;
-// For the answer to CANCEL_WAIT, which a living server gives at once.
+// The time limit for the answer to CANCEL_WAIT, which a working server sends at once.
 constexpr std::chrono::seconds kCancelTime{10};
 
 }  // namespace
 
 StoreStream::Time after(std::chrono::milliseconds timeout) {
-  // Longer than anybody waits.
+  // Longer than any real timeout.
   constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
   return std::chrono::steady_clock::now() +
          std::clamp(timeout, std::chrono::milliseconds(0), kForever);
@@ -407,7 +401,7 @@ Result<std::string> StoreExchange::read_text() {
   std::uint64_t left_bytes = static_cast<std::uint64_t>(*length);
   if (left_bytes > kMostAnswerBytes) return nonsense(std::to_string(left_bytes) + " bytes");
   std::string text;
-  // Piece by piece: a length that is a lie costs one piece.
+  // Reads in pieces, so that a wrong length allocates only one piece.
   while (left_bytes > 0) {
     const std::size_t count = std::min<std::uint64_t>(left_bytes, kMostReadBytes);
     const std::size_t old_size = text.size();
@@ -432,7 +426,8 @@ Result<void> StoreExchange::send_and_wait() {
 Result<void> StoreExchange::cancel_wait() {
   const Error late = timed_out();
   if (dialect_ == Dialect::Legacy) {
-    // There is no cancelling: the answer may come at any time. Only a new connection is free of it.
+    // The wait cannot be canceled, and the answer may come at any time. Only a new connection is
+    // free of it.
     stream_.reset();
     needs_reopening_ = true;
     return late;
@@ -444,7 +439,7 @@ Result<void> StoreExchange::cancel_wait() {
   const Result<std::uint8_t> first = read_byte();
   if (!first) return first.error();
   if (*first == 1) return late;
-  // The end of waiting was under way when the time was up, and is as good as in time.
+  // The answer was sent before the cancellation arrived; it counts as in time.
   const Result<std::uint8_t> second = read_byte();
   if (!second) return second.error();
   if (*first != 0 || *second != 1) return nonsense("not the end of waiting, nor of its cancelling");

@@ -1,11 +1,6 @@
-// edge. One request after another to a store, and their answers: what StoreClient's operations are
-// made of.
-//
-//   exchange.begin(Opcode::Add, "\"a\"", timeout).key("a").number(1).ask_number()
-//
-// Owner:   StoreClient.   Thread: any, one at a time.
-// Errors:  as StoreClient says; every error names operation, subject and endpoint. After all but a
-//          timed-out wait the connection is closed.
+// edge. The connection of a StoreClient: a blocking TCP stream with deadlines (StoreStream), the
+// detection of the server's dialect (shake_hands), and requests and their answers (StoreExchange).
+// Use it from any thread, one at a time. Deadlines are times of the steady clock.
 #pragma once
 
 #include <chrono>
@@ -24,67 +19,55 @@
 #include "rendezvous/store/message.h"
 #include "rendezvous/store/wire.h"
 
-// edge. A blocking TCP connection on which everything has a deadline.
-//
-// Owner:   the caller; movable, closes its socket when destroyed.
-// Thread:  any, one at a time.
-// Units:   deadlines are steady-clock points.
-// Errors:  Timeout, Closed (end of stream, reset), Unreachable (open), System; messages give the
-//          reason alone, the caller says what it was doing. After an error the stream may have read
-//          or written a part: close it, unless it was a Timeout of `read` with nothing read.
-
 namespace drun {
 
+// A blocking TCP connection with deadlines.
+//
+// Errors:  Timeout, Closed (end of stream, reset), Unreachable (open), System. Messages contain
+//          only the reason; the caller adds the operation. After an error the stream may have read
+//          or written a part: close it, except after a Timeout of `read` that has read nothing.
 class StoreStream {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   // Tries each address of the name once, in the system's order; the error is the last one's.
   static Result<StoreStream> open(const Endpoint& endpoint, Time deadline);
-  // Of a socket that is connected, and does not block.
+  // For a socket that is connected and nonblocking.
   explicit StoreStream(UniqueFd fd);
 
   Result<void> write(std::string_view bytes, Time deadline);
-  // Exactly `size_bytes` of them.
+  // Reads exactly `size_bytes`.
   Result<void> read(char* to, std::size_t size_bytes, Time deadline);
 
  private:
   Result<std::size_t> receive(char* to, std::size_t size_bytes, Time deadline);
 
   UniqueFd fd_;
-  std::vector<char> buffer_;  // read ahead; bytes from taken_ to filled_ are to be given out
+  std::vector<char> buffer_;  // read ahead; bytes from taken_ to filled_ are not returned yet
   std::size_t taken_ = 0;
   std::size_t filled_ = 0;
 };
 
-// Waits for the time to pass; for back-off between attempts.
+// Blocks until `time`, for the back-off between attempts.
 void wait_until(StoreStream::Time time);
-
-}  // namespace drun
-
-// edge. Gets a client connected to a TCPStore server of unknown age: finds it, and finds out what
-// it speaks.
-//
-// Owner, thread: as StoreStream.
-// Errors:  Unreachable, Timeout (it accepts and says nothing), Refused (it speaks something else);
-//          messages name the endpoint.
-
-namespace drun {
 
 struct StoreHandshake {
   StoreStream stream;
   Dialect dialect = Dialect::Current;
 };
 
-// Absent `dialect`: detects it. Retries with back-off until the deadline while nothing listens
-// there.
+// Connects to a TCPStore server and detects its dialect if `dialect` is absent. Retries with
+// back-off until the deadline while nothing listens there. Errors, with the endpoint: Unreachable,
+// Timeout (it accepts and does not answer), Refused (it uses another protocol).
 Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Dialect> dialect,
                                    StoreStream::Time deadline);
 
-}  // namespace drun
-
-namespace drun {
-
+// Sends requests and reads their answers:
+//
+//   exchange.begin(Opcode::Add, "\"a\"", timeout).key("a").number(1).ask_number()
+//
+// Errors:  those of StoreClient; every error names operation, subject and endpoint. All errors
+//          except a timed-out wait close the connection.
 class StoreExchange {
  public:
   using Milliseconds = std::chrono::milliseconds;
@@ -95,7 +78,7 @@ class StoreExchange {
   const Endpoint& endpoint() const { return endpoint_; }
   Dialect dialect() const { return dialect_; }
 
-  // A request: what messages call its subject, then its fields in the wire's order.
+  // Begins a request; add its fields in the wire's order. `subject`: its name in error messages.
   StoreExchange& begin(Opcode opcode, std::string_view subject, Milliseconds timeout);
   StoreExchange& key(std::string_view key);  // with the "/" of a user's key
   StoreExchange& text(std::string_view value);
@@ -103,7 +86,7 @@ class StoreExchange {
   StoreExchange& keys(std::span<const std::string> keys);
 
   Result<void> send();
-  // Until the byte comes that ends a WAIT or BARRIER; cancelled when its time is up.
+  // Waits for the byte that ends a WAIT or BARRIER; cancels the wait at the timeout.
   Result<void> send_and_wait();
   Result<std::int64_t> ask_number();
 
@@ -111,9 +94,9 @@ class StoreExchange {
   Result<std::int64_t> read_number();
   Result<std::string> read_text();
 
-  // The request that was begun took too long, but the connection is as good as before.
+  // The error for a request that timed out but leaves the connection usable.
   Error timed_out() const;
-  // The answer makes no sense: nothing after it can be trusted.
+  // The error for an invalid answer; closes the connection.
   Error nonsense(std::string_view what);
 
  private:
@@ -134,7 +117,7 @@ class StoreExchange {
   std::string request_;
 };
 
-// A point in time that is not beyond the clock's end, however long the timeout.
+// Now plus `timeout`, limited to the range of the clock.
 StoreStream::Time after(std::chrono::milliseconds timeout);
 
 }  // namespace drun

@@ -1,9 +1,5 @@
-// core. The requests and answers of a store, as values: the wire decodes and encodes them, and
-// Store answers requests.
-//
-// Owner:   values; move them. A Blob is shared and never changes while anybody else holds it.
-// Thread:  any, one at a time.
-// Source:  docs/internals/wire.md.
+// core. The requests and answers of a store, as values: wire.h decodes and encodes them, and Store
+// answers requests. A Blob never changes while it is shared. See docs/internals/wire.md.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +12,9 @@
 #include <variant>
 #include <vector>
 
-// core. The two numberings of PyTorch's TCPStore protocol, by a connection's first bytes.
-// Owner: a value.  Thread: any.  Source: docs/internals/wire.md.
-
 namespace drun {
 
+// The two versions of PyTorch's TCPStore protocol. The first bytes of a connection select one.
 enum class Dialect : std::uint8_t {
   Legacy,   // torch 1.13 to 2.0: the connection begins with an operation
   Current,  // torch 2.2 and later: it begins with VALIDATE
@@ -30,14 +24,10 @@ constexpr std::string_view to_string(Dialect dialect) {
   return dialect == Dialect::Legacy ? "legacy" : "current";
 }
 
-}  // namespace drun
-
-namespace drun {
-
 // One connection of one server, never used twice.
 using ConnectionId = std::uint64_t;
 
-// A stored value: replies point at it instead of copying it. Null means empty.
+// A stored value, which replies share instead of copying it. Null means empty.
 using Blob = std::shared_ptr<const std::string>;
 
 namespace store {
@@ -131,7 +121,7 @@ struct Popped {
   Blob front;
 };
 enum class Change : std::uint8_t { Updated = 0, Created = 1, Deleted = 2 };
-// Pushed to a connection that watches the key.
+// Sent to a connection that watches the key.
 struct Changed {
   Change change = Change::Updated;
   std::string key;

@@ -1,9 +1,9 @@
-// edge. A store alone on a port, for anyone who speaks TCPStore: what `drun store` runs.
+// edge. A TCPStore server without a job (`drun store`).
 //
 // Owner:   the launcher; stop or destroy it before the io_context. It serves while the io_context
-//          runs, and `stop` leaves the io_context with nothing of it to wait for.
+//          runs; after `stop` the io_context has no more work of this server.
 // Thread:  the io_context's only.
-// Errors:  open: as Listener::open.
+// Errors:  start: those of Listener::open.
 #pragma once
 
 #include <cstdint>

@@ -111,7 +111,7 @@ void StoreService::flush_later(StoreSession& session) {
 }
 
 void StoreService::on_turn_end() {
-  // Flushing may end a session, which wakes no waiter and queues nothing more.
+  // Flushing may end a session. That wakes no waiter and queues nothing more.
   for (const std::shared_ptr<StoreSession>& session : to_flush_) {
     session->is_flush_due = false;
     session->flush();
@@ -130,7 +130,7 @@ void StoreService::send_away(std::optional<ConnectionId> newcomer, std::string_v
   session->end(reason);
 }
 
-// One timer at a time; it may come early, when who it was set for has made its request.
+// Runs one timer at a time. It may fire early if its client has sent a request meanwhile.
 void StoreService::arm_timer() {
   const auto wanted = pending_.next_expiry();
   if (is_timed_ || !wanted || is_stopped_) return;

@@ -1,14 +1,12 @@
 // edge. Serves the store to connections that its owner has accepted.
 //
-// Owner:   the server of the port (StoreServer, the coordinator); gives it a socket for each
-// client.
-//          Stop or destroy it before the io_context.
-// Limits:  five eighths of the descriptors of this process. A client without a complete request is
-//          closed after 30 s, or sooner to make room for another. StoreLimits.
+// Owner:   the server of the port (StoreServer or the coordinator), which passes it a socket for
+//          each client. Stop or destroy it before the io_context.
+// Limits:  StoreLimits, and five eighths of the descriptors of this process. A client without a
+//          complete request is closed after 30 s, or earlier to make room for another one.
 // Thread:  the io_context's only.
-// Errors:  none reach the owner. A client that sends something bad, or that does not read what it
-//          is sent, loses its connection, with one line in the log: peer and reason. The others
-//          never notice.
+// Errors:  a client that sends invalid data or does not read its answers is disconnected, and one
+//          line with its address and the reason is logged. Other clients are not affected.
 #pragma once
 
 #include <chrono>
@@ -37,23 +35,22 @@ class StoreService final : private StoreSessionHost {
   StoreService(const StoreService&) = delete;
   StoreService& operator=(const StoreService&) = delete;
 
-  // Serves it until either side closes. `first_bytes`: what was read from it already.
+  // Serves the connection until either side closes it. `first_bytes`: bytes already read from it.
   void adopt(asio::ip::tcp::socket socket, std::string first_bytes);
 
-  // Is a connection from there, which has not sent a byte for long, likely to be torch 1.13's
-  // second one? It must not be closed: its client would spin on it for ever. (Listener's
-  // keep_silent.)
+  // Whether a silent connection from there is probably torch 1.13's second one, which must stay
+  // open: its client would retry in an endless loop. For Listener's keep_silent.
   bool keeps_silent(const asio::ip::address& peer) const;
 
-  // The next round: closes every connection and forgets every key. Not from within a handler of
-  // this service.
+  // For the next round: closes every connection and deletes every key. Must not be called from
+  // within a handler of this service.
   void clear();
 
   std::size_t connection_count() const { return sessions_.size(); }
   std::size_t key_count() const { return store_.key_count(); }
   std::size_t memory_bytes() { return store_.memory().used_bytes(); }
 
-  // Idempotent: as clear, and adopts no more.
+  // As clear(), and accepts no more connections. Idempotent.
   void stop();
 
  private:
@@ -69,7 +66,7 @@ class StoreService final : private StoreSessionHost {
   void send_away(std::optional<ConnectionId> newcomer, std::string_view reason);
   void arm_timer();
 
-  // Of one address. torch 1.13 opens two connections, one of them silent.
+  // The connections of one address. torch 1.13 opens two, one of them silent.
   struct Peers {
     std::size_t legacy = 0;
     std::size_t silent = 0;
@@ -79,14 +76,15 @@ class StoreService final : private StoreSessionHost {
   const Log log_;
   LogLimit log_limit_;
   const std::size_t most_connections_;
-  PendingConnections
-      pending_;  // of sessions_, those without a whole request; without torch 1.13's silent ones
+  // Those of sessions_ without a complete request, except torch 1.13's silent ones.
+  PendingConnections pending_;
   asio::steady_timer timer_;
   bool is_timed_ = false;
-  const std::shared_ptr<const bool> alive_ = std::make_shared<bool>();  // seen by the timer
+  const std::shared_ptr<const bool> alive_ =
+      std::make_shared<bool>();  // the timer has a weak_ptr to it
   Store store_;
   std::unordered_map<ConnectionId, std::shared_ptr<StoreSession>> sessions_;
-  std::map<asio::ip::address, Peers> peers_;  // none of them all zero
+  std::map<asio::ip::address, Peers> peers_;  // no entry has only zeros
   std::vector<StoreReply> replies_;
   std::vector<std::shared_ptr<StoreSession>> to_flush_;
   std::vector<char> buffer_;

@@ -20,7 +20,7 @@ std::string_view RowReader::read(std::vector<char>& buffer) {
       socket_->receive(asio::buffer(buffer), asio::socket_base::message_peek, ec);
   if (ec || count <= known) return {};
   is_byte_left_ = true;
-  // Dropped without being copied again (tcp(7), MSG_TRUNC).
+  // Discards the bytes without a copy (tcp(7), MSG_TRUNC).
   if (count > 1) socket_->receive(asio::buffer(buffer.data(), count - 1), MSG_TRUNC, ec);
   return {buffer.data() + known, count - known};
 }
@@ -33,17 +33,14 @@ void RowReader::end() {
   socket_->set_option(asio::socket_base::receive_low_watermark(1), ignored);
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 namespace {
 
-// A peer with more answers than this to take is not asked for more requests.
+// If a peer has more unsent answers than this, the session reads no more requests.
 constexpr std::size_t kMostUnsentBytes = 1u << 20;
-// Written in one turn, at most about this much, to one peer.
+// The approximate limit of bytes written to one peer in one turn.
 constexpr std::size_t kTurnBytes = 4u << 20;
 constexpr std::size_t kMostPieces = 64;
-// So many small pieces without an answer are a row.
+// This number of small pieces without an answer is a row.
 constexpr std::size_t kRowPieces = 32;
 constexpr std::size_t kSmallBytes = 16 * 1024;
 
@@ -64,7 +61,7 @@ const asio::ip::tcp::endpoint& StoreSession::peer() {
 
 void StoreSession::start(std::string first_bytes) { take_turn(first_bytes); }
 
-// Others may have been woken even if this session ended with it.
+// Called even if this session has ended, because the request may have woken other clients.
 void StoreSession::take_turn(std::string_view bytes) {
   StoreSessionHost& host = *host_;
   take(bytes);
@@ -86,7 +83,7 @@ void StoreSession::flush() {
     error_code ec;
     const std::size_t count = socket_.write_some(buffers, ec);
     if (is_again(ec)) break;
-    if (ec) return end("");  // it left without its answers
+    if (ec) return end("");  // the peer closed before it read its answers
     unsent_.consume(count);
     written_bytes += count;
   }
@@ -107,7 +104,7 @@ void StoreSession::count(const char* action) {
 void StoreSession::end(std::string_view reason) {
   if (!is_open()) return;
   StoreSessionHost& host = *host_;
-  if (!reason.empty()) peer();  // to be named, while it can be asked for
+  if (!reason.empty()) peer();  // for the log, while the system still knows it
   close();
   host.on_end(*this, reason);
 }
@@ -191,14 +188,14 @@ void StoreSession::take(std::string_view bytes) {
     if (const Malformed* malformed = std::get_if<Malformed>(&decoded)) {
       return end(malformed->reason);
     }
-    count("a request");  // what has become one is not held here any more
+    count("a request");  // bytes of complete requests are not held here anymore
     const Result<void> result =
         host_->on_request(*this, std::get<store::Request>(std::move(decoded)));
     if (!result) return end(result.error().message);
   }
 }
 
-// After some answers went out: the rest of what was read, then reading again.
+// Called after answers were sent: decodes the rest of the input, then reads again.
 void StoreSession::resume() {
   if (!is_open() || undecoded_.empty() || unsent_.size_bytes() > kMostUnsentBytes) return;
   const std::string bytes = std::exchange(undecoded_, {});

@@ -1,15 +1,16 @@
-// edge. One client of the store: its socket, its half-read request, its unsent answers.
+// edge. One client of the store: its socket, a partially read request, and unsent answers.
 //
 //   readable -> read a piece -> decode -> on_request, on_request, ... -> on_turn_end -> readable
 //                                 |
-//   too much unsent: decodes and reads no more until the peer has taken its answers
+//   too many unsent bytes: stops decoding and reading until the peer has read its answers
 //
-// One piece a turn, so that a client with an endless row of requests leaves turns to others.
+// It reads one piece in each turn of the loop, so that a client with many requests does not starve
+// the others.
 //
-// Rows:    a client may send thousands of requests without an answer; during such a row a RowReader
-//          reads.
-// Owner:   StoreService and, during waits, its handlers; a caller holds a shared_ptr. Its host
-//          outlives it or calls `close`.
+// Rows:    a client may send thousands of requests that need no answer (a row); during a row it
+//          uses a RowReader.
+// Owner:   StoreService and, during waits, its handlers, by shared_ptr. Its host outlives it or
+//          calls `close`.
 // Thread:  the io_context's only.
 // Errors:  on_end once, with the reason, unless `close` was called first.
 #pragma once
@@ -29,54 +30,48 @@
 #include "rendezvous/store/store.h"
 #include "rendezvous/store/wire.h"
 
-// edge. Reads a row: thousands of requests without an answer.
-//
-// A sender who writes them in small pieces, as PyTorch's client does, pays for each piece that
-// leaves at once: for waking its reader, and for the acknowledgement. So the reader looks at the
-// socket now and then, is not woken in between, and leaves the last byte in the socket, though it
-// was read: one that is emptied acknowledges at once. Pieces that wait for an acknowledgement stay
-// with the sender, who sends them as one. (Without that byte, a row is a third to a half slower.)
-//
-// Shape:   made where a row begins; once it has ended, `end`, and read as usual again.
-// Owner:   a session, whose socket outlives it.
-// Thread:  the io_context's only.
-// Errors:  none: a closed or broken socket gives nothing more, and the next usual read reports the
-//          reason.
-
 namespace drun::rendezvous {
 
+// Reads a row: thousands of requests that need no answer.
+//
+// A client that writes them in small pieces, as PyTorch's does, pays for each packet, which wakes
+// the reader and causes an acknowledgment. The RowReader therefore polls the socket, so that no
+// packet wakes it, and leaves the last byte in the socket although it has handled it: emptying a
+// socket sends an acknowledgment at once. Pieces that wait for an acknowledgment stay with the
+// sender, which sends them as one packet. (Without that byte, a row takes a third to a half
+// longer.)
+//
+// Create it when a row begins, and call `end` when it has ended. The session's socket outlives it.
+// After an error of the socket, read() returns no more bytes, and the next normal read reports the
+// reason.
 class RowReader {
  public:
-  // More than this at a time are not small requests.
+  // A read of more bytes is not a row of small requests.
   static constexpr std::size_t kMostBytes = 64 * 1024;
 
   explicit RowReader(asio::ip::tcp::socket& socket);
 
-  // Calls `on_time(error_code)` once, when it is time to look.
+  // Calls `on_time(error_code)` once, when it is time to read.
   template <typename OnTime>
   void wait(OnTime on_time) {
     timer_.expires_after(kPause);
     timer_.async_wait(std::move(on_time));
   }
 
-  // What came since, in `buffer`. Nothing: the row has ended.
+  // Returns the bytes that have arrived, in `buffer`. Empty: the row has ended.
   std::string_view read(std::vector<char>& buffer);
 
-  // The socket as it was before.
+  // Restores the normal state of the socket.
   void end();
 
  private:
-  // A request behind the row waits twice this for its answer, at most.
+  // A request after the row waits for its answer at most twice this time.
   static constexpr std::chrono::milliseconds kPause{1};
 
   asio::ip::tcp::socket* socket_;
   asio::steady_timer timer_;
-  bool is_byte_left_ = false;  // read before, still in the socket
+  bool is_byte_left_ = false;  // the last byte was handled but is still in the socket
 };
-
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
 
 class StoreSession;
 
@@ -84,13 +79,13 @@ class StoreSessionHost {
  public:
   // An error ends the session.
   virtual Result<void> on_request(StoreSession& session, store::Request&& request) = 0;
-  // What could be read in this turn has been given (the session may have ended): time to flush.
+  // All bytes of this turn have been handled (the session may have ended): time to flush.
   virtual void on_turn_end() = 0;
-  // An empty reason: the peer closed, as it may.
+  // Empty `reason`: the peer has closed the connection normally.
   virtual void on_end(StoreSession& session, std::string_view reason) = 0;
   // The buffer into which the current session reads.
   virtual std::vector<char>& read_buffer() = 0;
-  // Where what sessions hold is counted.
+  // Counts the memory of sessions.
   virtual StoreMemory& memory() = 0;
 
  protected:
@@ -102,29 +97,29 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   StoreSession(asio::ip::tcp::socket socket, ConnectionId id, const StoreLimits& limits,
                StoreSessionHost& host);
 
-  // `first_bytes` have been read from the socket already.
+  // `first_bytes`: bytes already read from the socket.
   void start(std::string first_bytes);
 
-  // Gathers; `flush` writes as much as the socket takes, and the rest when it takes more.
+  // Queues the answer. `flush` writes as much as the socket accepts, and the rest later.
   void send(const store::Answer& answer) {
     unanswered_pieces_ = 0;
     encode(answer, unsent_);
   }
   void flush();
 
-  // The peer is at fault. on_end is called.
+  // Ends the session because of an error of the peer. Calls on_end.
   void end(std::string_view reason);
-  // Idempotent; on_end is not called.
+  // Idempotent; does not call on_end.
   void close();
 
   ConnectionId id() const { return id_; }
   bool is_open() const { return host_ != nullptr; }
   std::size_t unsent_bytes() const { return unsent_.size_bytes(); }
   std::optional<Dialect> dialect() const { return decoder_.dialect(); }
-  // Asked of the system the first time; 0.0.0.0:0 if the peer has closed by then.
+  // Queries the system at the first call; 0.0.0.0:0 if the peer has closed the connection by then.
   const asio::ip::tcp::endpoint& peer();
 
-  // The host's own notes.
+  // State that belongs to the host.
   bool is_flush_due = false;
   bool is_overfull = false;
   bool is_counted_as_legacy = false;
@@ -148,8 +143,8 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   std::optional<asio::ip::tcp::endpoint> peer_;
   RequestDecoder decoder_;
   OutQueue unsent_;
-  std::string undecoded_;              // read, but left until the peer has taken its answers
-  std::size_t counted_bytes_ = 0;      // of all these, by the host
+  std::string undecoded_;              // read, but not decoded until the peer has read its answers
+  std::size_t counted_bytes_ = 0;      // bytes of these that the host has counted
   std::size_t unanswered_pieces_ = 0;  // small ones, read in a row
   std::unique_ptr<RowReader> row_;     // while there is one
   bool is_waiting_readable_ = false;

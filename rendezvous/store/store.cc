@@ -42,7 +42,7 @@ void StoreWaiters::wake_all(Kind kind, std::string_view key, std::vector<Connect
   if (all.empty()) return;
   const auto entry = all.find(key);
   if (entry == all.end()) return;
-  const Queue called = std::move(entry->second);  // iterators into it stay good
+  const Queue called = std::move(entry->second);  // iterators into it stay valid
   all.erase(entry);
   for (const Waiter& waiter : called) call(waiter, key, done);
 }
@@ -64,7 +64,7 @@ void StoreWaiters::clear() {
   size_bytes_ = 0;
 }
 
-// The waiter has left its queue: its place goes too, and the last place takes its number.
+// The waiter has left its queue. Removes its place; the last place gets its index.
 void StoreWaiters::call(const Waiter& waiter, std::string_view key,
                         std::vector<ConnectionId>& done) {
   size_bytes_ -= cost_of(key);
@@ -80,12 +80,9 @@ void StoreWaiters::call(const Waiter& waiter, std::string_view key,
   waits_.erase(wait.connection);
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
-// As C's stoll reads it: blanks, a sign, digits, and whatever follows is ignored.
+// As C's stoll: blanks, a sign, digits; ignores everything after them.
 std::optional<std::int64_t> leading_number(std::string_view text) {
   const std::size_t start = text.find_first_not_of(" \t\n\v\f\r");
   if (start == text.npos) return std::nullopt;
@@ -97,12 +94,12 @@ std::optional<std::int64_t> leading_number(std::string_view text) {
   return number;
 }
 
-// Around the corner like the machine's own addition, and without undefined behaviour.
+// Wraps around at overflow, without undefined behavior.
 std::int64_t sum(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 
-// A value, counted as long as anybody holds it.
+// A value that counts as long as it is referenced.
 struct Held {
   Held(std::string&& text, std::shared_ptr<StoreMemory> counted)
       : bytes(std::move(text)), memory(std::move(counted)) {
@@ -290,7 +287,7 @@ class Store::Turn {
   }
 
   Result<void> operator()(store::ListKeys&) {
-    // Twice for a moment: as texts and as bytes.
+    // For a moment the data exists twice: as texts and as bytes.
     const std::size_t cost =
         2 * store_.keys_bytes_ + store_.values_.size() * (sizeof(std::string) + 8);
     if (auto room = room_for("LIST_KEYS", cost); !room) return room;
@@ -325,7 +322,7 @@ class Store::Turn {
     return 2 * (key.size() + kStoreEntryBytes);  // by key and by connection
   }
 
-  // What putting a value of that size there takes more, if it frees what it replaces.
+  // The additional memory for a value of that size that replaces the present one.
   std::size_t cost_of(const std::string& key, std::size_t value_bytes) const {
     const std::size_t cost = value_bytes + kStoreEntryBytes;
     const auto found = store_.values_.find(key);
@@ -365,7 +362,7 @@ class Store::Turn {
     return found == store_.values_.end() ? 0 : leading_number(*found->second);
   }
 
-  // Looks into `keys`. A queue that holds something counts as present.
+  // Returns views of the absent keys. A key with a nonempty queue counts as present.
   std::vector<std::string_view> missing(const std::vector<std::string>& keys) const {
     std::vector<std::string_view> absent;
     for (const std::string& key : keys) {

@@ -63,8 +63,6 @@ inline std::string too_much_memory(const std::string& operation, const StoreMemo
          std::to_string(memory.limit_bytes()) + " bytes; raise --store-memory";
 }
 
-}  // namespace drun
-
 // Connections that wait for keys. Waits are found by key when the key is set, and by connection
 // when the connection cancels.
 //
@@ -72,11 +70,7 @@ inline std::string too_much_memory(const std::string& operation, const StoreMemo
 // missing key, and completes when all of its places have been woken.
 //
 //   key "a":  [conn 1] [conn 7] [conn 9]        wake_all: O(its waiters)
-//   key "b":  [conn 7]                          cancel:   O(own places), not O(others' in the
-//   queue)
-
-namespace drun {
-
+//   key "b":  [conn 7]                          cancel:   O(own places)
 class StoreWaiters {
  public:
   // A barrier's key can also be waited for as a plain key; that wait completes earlier.
@@ -125,10 +119,6 @@ class StoreWaiters {
   Queues barrier_queues_;
   std::size_t size_bytes_ = 0;
 };
-
-}  // namespace drun
-
-namespace drun {
 
 class Store {
  public:

@@ -14,8 +14,8 @@ constexpr std::uint8_t kLegacyWatchKey = 7;
 constexpr std::uint8_t kLastLegacy = 8;
 constexpr std::uint8_t kLastCurrent = 18;
 
-// What follows the operation: k a key, v a value, K counted keys, P counted pairs of key and value,
-// w a u32, n an i64.
+// The fields of each operation: k a key, v a value, K counted keys, P counted pairs of key and
+// value, w a u32, n an i64.
 std::string_view fields_of(Opcode opcode) {
   switch (opcode) {
     case Opcode::Set:
@@ -93,7 +93,7 @@ Decoded RequestDecoder::next(std::string_view& input) {
   return NeedMore{};
 }
 
-// True once the dialect is known.
+// Returns true once the dialect is known.
 bool RequestDecoder::take_hello(std::string_view& input) {
   while (!input.empty()) {
     if (input.front() == kValidate[hello_bytes_]) {
@@ -106,11 +106,11 @@ bool RequestDecoder::take_hello(std::string_view& input) {
       if (hello_bytes_ == 0) return break_off("it does not begin as a TCPStore client does"), false;
       if (!limits_.accepts_legacy) return break_off("wrong magic number in VALIDATE"), false;
     }
-    // Not VALIDATE, so a legacy client; its first bytes happened to look like it.
+    // Not VALIDATE, so a legacy client whose first bytes were the same by chance.
     dialect_ = Dialect::Legacy;
     std::string_view seen = kValidate.substr(0, hello_bytes_);
     const std::optional<store::Request> request = run(seen);
-    assert(!request);  // a SET whose key's length has not even arrived
+    assert(!request);  // a SET whose key length has not arrived completely
     return broken_.empty();
   }
   return false;
@@ -160,8 +160,8 @@ void RequestDecoder::take_opcode(std::string_view& input) {
   start_field();
 }
 
-// Reads on; true when all of it is there. Bytes come lowest first, so that what exceeds the limit
-// is known to do so before its last byte.
+// Continues to read an integer; returns true when it is complete. Bytes arrive lowest first, so a
+// value above the limit may be detected before its last byte.
 bool RequestDecoder::take_integer(std::string_view& input, std::size_t size_bytes,
                                   std::uint64_t limit) {
   const std::size_t count = std::min(size_bytes - integer_bytes_, input.size());
@@ -224,7 +224,7 @@ void RequestDecoder::end_text() {
   integer_bytes_ = 0;
 }
 
-// Goes to the next field, or to Step::Opcode if that was the last.
+// Continues with the next field, or with Step::Opcode after the last one.
 void RequestDecoder::start_field() {
   integer_ = 0;
   integer_bytes_ = 0;
@@ -240,7 +240,7 @@ void RequestDecoder::start_field() {
   step_ = is_counted ? Step::Count : is_number ? Step::Number : Step::Length;
 }
 
-// Is the text whose length comes next, or which is being read, a value?
+// Whether the text that is read now or next is a value.
 bool RequestDecoder::is_value() const {
   return field_ == 'v' || (field_ == 'P' && texts_left_ % 2 == 1);
 }
@@ -297,18 +297,15 @@ store::Request RequestDecoder::request() {
     case Opcode::Validate:
       break;
   }
-  assert(false);  // take_opcode lets no other through
+  assert(false);  // take_opcode rejects all others
   return store::CancelWait{};
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
-// Up to this size, copying costs less than a separate piece.
+// Up to this size, a copy costs less than a separate piece.
 constexpr std::size_t kCopiedBytes = 2048;
-// A piece of copied bytes grows up to this.
+// The maximum size of a piece of copied bytes.
 constexpr std::size_t kPieceBytes = 16 * 1024;
 
 void put_keys(std::string& out, const std::vector<std::string>& keys) {
@@ -424,7 +421,7 @@ void OutQueue::consume(std::size_t count) {
     own_bytes_ -= done.value ? sizeof(Piece) : done.bytes.size();
     pieces_[first_++] = {};
   }
-  // Moving the rest down only when at least as many are done with keeps it linear.
+  // Moves the rest down only if at least as many pieces are finished, which keeps it linear.
   if (first_ * 2 >= pieces_.size()) {
     pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;

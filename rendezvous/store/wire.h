@@ -1,13 +1,6 @@
-// core. TCPStore's bytes: requests out of what a connection brings, in both dialects.
+// core. Decodes and encodes TCPStore's protocol in both dialects (docs/internals/wire.md).
 //
-// RequestDecoder takes bytes as they come, in pieces of any size, and remembers how far a request
-// has got: a byte is looked at once. A request comes out whole or not at all. Memory grows with the
-// bytes that have arrived, not with the lengths they announce.
-//
-// Units:   integers are little-endian; a text is a u64 length and the bytes.
-// Owner:   values.   Thread: any, one at a time.
-// Errors:  Malformed{reason}, for good: the connection can only be closed.
-// Source:  docs/internals/wire.md.
+// Format:  integers are little-endian; a text is a u64 length and the bytes.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +15,8 @@
 
 namespace drun {
 
-// The current dialect's numbers. Legacy ones are one less up to WatchKey, which is only there.
+// The current dialect's numbers. The legacy dialect's are one less, up to WatchKey, which only it
+// has.
 enum class Opcode : std::uint8_t {
   Validate = 0,
   Set = 1,
@@ -48,7 +42,7 @@ enum class Opcode : std::uint8_t {
 
 std::string_view to_string(Opcode opcode);
 
-// The byte that stands for it; absent: the dialect has no such operation.
+// The operation's byte; absent: the dialect has no such operation.
 std::optional<std::uint8_t> to_byte(Opcode opcode, Dialect dialect);
 std::optional<Opcode> to_opcode(std::uint8_t byte, Dialect dialect);
 
@@ -61,6 +55,11 @@ struct Malformed {
 };
 using Decoded = std::variant<NeedMore, store::Request, Malformed>;
 
+// --- Decoding
+
+// Decodes requests from pieces of any size, and looks at each byte once. Memory grows with the
+// received bytes, not with the announced lengths. After Malformed, the connection can only be
+// closed.
 class RequestDecoder {
  public:
   explicit RequestDecoder(const StoreLimits& limits) : limits_(limits) {}
@@ -99,8 +98,8 @@ class RequestDecoder {
 
   Step step_ = Step::Opcode;
   Opcode opcode_ = Opcode::Validate;
-  std::string_view fields_;    // those not begun yet, one letter each
-  char field_ = 0;             // the one being read
+  std::string_view fields_;    // the fields not begun yet, one letter each
+  char field_ = 0;             // the field being read
   std::uint64_t integer_ = 0;  // being read: the bytes so far
   std::size_t integer_bytes_ = 0;
   std::uint64_t texts_left_ = 0;  // of this field, the one being read included
@@ -111,25 +110,17 @@ class RequestDecoder {
   std::uint64_t number_ = 0;
 };
 
-}  // namespace drun
-
-// core. TCPStore's bytes the other way: requests for clients and tests, answers for the server.
-//
-// Answers are the same in both dialects. Large values are not copied: an OutQueue holds pieces of
-// its own bytes and of shared values, and shows them to writev.
-//
-// Owner:   an OutQueue belongs to one connection.   Thread: any, one at a time.
-// Errors:  encode(request): false, and nothing is appended, if the dialect has no such operation.
-// Source:  docs/internals/wire.md.
-
-namespace drun {
+// --- Encoding: requests for clients and tests, answers for the server
 
 void put_u32(std::string& out, std::uint32_t value);
 void put_u64(std::string& out, std::uint64_t value);
 void put_text(std::string& out, std::string_view text);
 
+// Returns false, and appends nothing, if the dialect has no such operation.
 [[nodiscard]] bool encode(const store::Request& request, Dialect dialect, std::string& out);
 
+// The unsent answers of one connection, as pieces for writev. Shares large values instead of
+// copying them. Answers are the same in both dialects.
 class OutQueue {
  public:
   void append(std::string_view bytes);
@@ -137,14 +128,14 @@ class OutQueue {
 
   bool empty() const { return size_bytes_ == 0; }
   std::size_t size_bytes() const { return size_bytes_; }
-  // Without values that it shares.
+  // The size without shared values.
   std::size_t own_bytes() const { return own_bytes_; }
-  // The bytes that a value of this size adds to that.
+  // The number of bytes that a value of this size adds to own_bytes().
   static std::size_t own_cost(std::size_t value_bytes);
 
-  // The first pieces, at most `most` of them; good until the queue is changed.
+  // The first pieces, at most `most`; valid until the queue changes.
   void front(std::size_t most, std::vector<std::string_view>& pieces) const;
-  // Takes `count` bytes off the front. Requires count <= size_bytes().
+  // Removes `count` bytes from the front. Requires count <= size_bytes().
   void consume(std::size_t count);
 
  private:
@@ -155,10 +146,10 @@ class OutQueue {
   };
 
   std::vector<Piece> pieces_;
-  std::size_t first_ = 0;        // pieces before it are done with
+  std::size_t first_ = 0;        // pieces before it are fully written
   std::size_t taken_bytes_ = 0;  // of the first piece
   std::size_t size_bytes_ = 0;
-  std::size_t own_bytes_ = 0;  // pieces that are done with in part count whole
+  std::size_t own_bytes_ = 0;  // partially written pieces count in full
 };
 
 void encode(const store::Answer& answer, OutQueue& out);

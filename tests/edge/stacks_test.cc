@@ -125,6 +125,22 @@ TEST_CASE("a tool that hangs is killed at the limit and leaves no process") {
       testing::eventually([&] { return access(("/proc/" + std::to_string(pid)).c_str(), F_OK); }));
 }
 
+TEST_CASE("a process runs again after a tool was killed that had stopped it") {
+  StacksRig rig(300ms);
+  if (!is_allowed(rig)) return;
+  rig.add_tool("gdb",
+               "while [ \"$1\" != -p ]; do shift; done; kill -STOP \"$2\"; exec /bin/sleep 100");
+  const Running one = sleeper();
+  const auto state = [&one] {
+    const std::string stat = testing::read_file("/proc/" + std::to_string(one.pid()) + "/stat");
+    return stat.substr(std::min(stat.rfind(')'), stat.size()), 3);
+  };
+  const FoundStacks found = rig.collect({one.pid()});
+  REQUIRE(found.notes.size() == 1);
+  CHECK_THAT(found.notes[0], ContainsSubstring("gdb was stopped after"));
+  CHECK(testing::eventually([&] { return state() == ") S"; }));
+}
+
 TEST_CASE("a tool that prints endlessly is stopped") {
   StacksRig rig;
   if (!is_allowed(rig)) return;

@@ -5,11 +5,13 @@
 // Input: an answer, a zero byte, and a list of sockets.
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
 
 #include "agent/stacks/evidence_json.h"
+#include "agent/status/log_query.h"
 #include "launcher/base/words.h"
 #include "launcher/commands/ask_agents.h"
 #include "launcher/report/status_text.h"
@@ -36,6 +38,16 @@ void check_answer(std::string_view answer) {
   for (const std::string& text : {status_text(answer), job_text(answer)})
     require(is_safe(text) && (text.empty() || text.ends_with('\n')));
   static_cast<void>(is_job_status(answer));
+  static_cast<void>(node_logs(answer));
+  static_cast<void>(nodes_that_continue(answer, 1));
+  if (const auto row = job_row(answer)) {
+    require(is_safe(job_table({*row}, std::nullopt)));
+    require(is_safe(job_table({*row}, 80)));
+  }
+  if (const auto part = agent::parse_log_answer(answer))
+    require(agent::parse_log_answer(agent::log_answer(*part)) == part);
+  if (const auto query = agent::parse_log_request(answer))
+    require(agent::parse_log_request(agent::log_request(*query)) == query);
   const auto evidence = agent::parse_evidence_json(answer);
   if (!evidence) return require(!evidence.error().message.empty());
   static_cast<void>(evidence_lines(*evidence, 0));

@@ -21,6 +21,9 @@ then the variable, then the file. Options come before the program; words after i
 COMMANDS = {
     "drun doctor": "Takes the options above as well. See [check machines](../guide/doctor.md).",
     "drun status": "See [running jobs](../guide/running-jobs.md).",
+    "drun list": "See [running jobs](../guide/running-jobs.md).",
+    "drun stop": "See [running jobs](../guide/running-jobs.md).",
+    "drun logs": "See [running jobs](../guide/running-jobs.md).",
     "drun stacks": "See [find a hang](../guide/hangs.md).",
     "drun report": "See [the page for browsers](report.md#the-page-for-browsers).",
     "drun store": "Serves a TCPStore for PyTorch programs and torchrun.",

@@ -134,6 +134,8 @@ class Cluster {
   void act(int, const rendezvous::ShowFault&) {}    // simulations inject their own faults
   void act(int node, const rendezvous::SummarizeNode& wanted);
   void act(int node, const rendezvous::CensusResult& heard);
+  void act(int, const rendezvous::ReadLog&) {}  // nodes of the simulation ask for none
+  void act(int, const rendezvous::LogResult&) {}
   void worker_hangs(int node, int round);
   void ask(int node);
   void worker_fails(int node, int round);

@@ -142,6 +142,8 @@ class ElasticAgents : public virtual Simulation {
   void act(std::size_t, const rendezvous::AvoidAddress&) {}
   void act(std::size_t agent, const rendezvous::SummarizeNode& wanted);
   void act(std::size_t agent, const rendezvous::CensusResult& heard);
+  void act(std::size_t, const rendezvous::ReadLog&) {}  // agents of the simulation ask for none
+  void act(std::size_t, const rendezvous::LogResult&) {}
   bool has_workers(std::size_t agent, int round) const;
   void worker_fails(std::size_t agent, int round);
   void failure_noticed(std::size_t agent, int round);

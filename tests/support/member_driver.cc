@@ -169,6 +169,18 @@ void MemberDriver::provoke(int kind) {
         receive(CensusReply{1, {}});
       },
       [this] { receive(LivenessCheck{1}); },
+      [this] {
+        event(OwnLogQuestion{1, {}});
+      },
+      [this] {
+        event(OwnLogPart{1, {}});
+      },
+      [this] {
+        receive(LogLookup{1, {}});
+      },
+      [this] {
+        receive(LogAnswer{1, {}});
+      },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

@@ -162,7 +162,11 @@ std::vector<MemberMessage> member_messages() {
                        .current = drun::Phase::Standby,
                        .slowest_start = 3,
                        .slowest_start_time = Milliseconds(2500)}},
-          TimesReport{}};
+          TimesReport{},
+          LogRequest{7, {9, 2, true, 0xFEDCBA9876543210U}},
+          LogRequest{8, {}},
+          LogReply{9, {3, 70'000, "half a l\xff", "[default1]:", ""}},
+          LogReply{9, {.note = "no file"}}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -234,7 +238,10 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           CensusReply{7, {.note = "too many"}},
           CensusReply{8, full_census()},
           Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}, 5},
-          FaultInjected{injected_fault()}};
+          FaultInjected{injected_fault()},
+          LogLookup{7, {9, 2, true, 0xFEDCBA9876543210U}},
+          LogAnswer{9, {3, 70'000, "half a l\xff", "[default1]:", ""}},
+          LogAnswer{9, {.note = "no file"}}};
 }
 
 }  // namespace drun::test

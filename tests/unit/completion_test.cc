@@ -70,13 +70,18 @@ TEST_CASE("arguments after the program are left to the program's own completion"
 }
 
 TEST_CASE("helper commands are completed for drun, but not for torchrun") {
-  CHECK(candidates({"st"}) == Words{"store", "status", "stacks"});
+  CHECK(candidates({"st"}) == Words{"store", "status", "stop", "stacks"});
   CHECK(candidates({"st"}, "/usr/bin/torchrun").empty());
   CHECK(candidates({"--standalone", "st"}).empty());
   CHECK(candidates({"status", "--w"}) == Words{"--watch"});
   CHECK(completed({"status", ""}).more == More::Jobs);
   CHECK(completed({"stacks", "--json", ""}).more == More::Jobs);
   CHECK(completed({"status", "one", ""}).more == More::Nothing);
+  CHECK(completed({"stop", "one", ""}).more == More::Jobs);
+  CHECK(completed({"stop", "--timeout", "5", ""}).more == More::Jobs);
+  CHECK(completed({"logs", "--follow", ""}).more == More::Jobs);
+  CHECK(completed({"logs", "-g", "x", ""}).more == More::Jobs);
+  CHECK(completed({"logs", "one", ""}).more == More::Nothing);
   CHECK(completed({"report", "one", ""}).more == More::Files);
   CHECK(completed({"report", "-o", ""}).more == More::Files);
   CHECK(candidates({"report", "--t"}) == Words{"--text"});
@@ -149,7 +154,8 @@ TEST_CASE("the manual page has every option and every helper command") {
     const bool is_there = page.find("\\fB" + roff_text(option.known.name) + "\\fR") != page.npos;
     CHECK(is_there != option.group.empty());
   }
-  for (const char* const command : {"store", "status", "stacks", "report", "doctor"})
+  for (const char* const command :
+       {"store", "status", "list", "stop", "logs", "stacks", "report", "doctor"})
     CHECK_THAT(page, ContainsSubstring(std::string(".SS drun ") + command + "\n"));
 }
 

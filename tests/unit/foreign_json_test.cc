@@ -32,6 +32,7 @@ json status() {
           {"nodes", 1},
           {"node_rank", 0},
           {"up_s", 3},
+          {"phase_times_s", nullptr},
           {"round", 0},
           {"restarts", 0},
           {"max_restarts", 0},

@@ -131,4 +131,112 @@ TEST_CASE("a job's status shortens a list of a thousand nodes") {
   CHECK(std::count(text.begin(), text.end(), '\n') < 300);
 }
 
+TEST_CASE("drun list has a line per job with aligned columns") {
+  JobRow row = *job_row(agent::job_json(own(), census()));
+  CHECK(row == JobRow{.job = "night",
+                      .state = "stopping",
+                      .nodes = "2",
+                      .workers = "16",
+                      .restarts = "2/3",
+                      .up = "1 min 30 s",
+                      .command = "./train --lr=1"});
+  CHECK(job_table({}, std::nullopt) == "JOB  STATE  NODES  WORKERS  RESTARTS  UP  COMMAND\n");
+  JobRow longer = row;
+  longer.job =
+      "n\xc3\xa4"
+      "chte";  // six characters
+  longer.state = "joining";
+  CHECK(job_table({row, longer}, std::nullopt) ==
+        "JOB     STATE     NODES  WORKERS  RESTARTS  UP          COMMAND\n"
+        "night   stopping  2      16       2/3       1 min 30 s  ./train --lr=1\n"
+        "n\xc3\xa4"
+        "chte  joining   2      16       2/3       1 min 30 s  ./train --lr=1\n");
+  CHECK_FALSE(job_row("{}").has_value());
+  CHECK_FALSE(job_row("no status").has_value());
+}
+
+TEST_CASE("drun list shows how many nodes a job waits for") {
+  Census waiting = census();
+  waiting.job.round.reset();
+  waiting.job.joined_nodes = 1;
+  waiting.job.least_nodes = waiting.job.most_nodes = 3;
+  JobRow row = *job_row(agent::job_json(own(), waiting));
+  CHECK(row.nodes == "1/3");
+  CHECK(row.workers == "-");
+  waiting.job.most_nodes = 4;
+  CHECK(job_row(agent::job_json(own(), waiting))->nodes == "1/3:4");
+}
+
+TEST_CASE("drun list cuts the command to the width of the terminal, between characters") {
+  const JobRow row{.job = "night",
+                   .state = "running",
+                   .nodes = "1",
+                   .workers = "1",
+                   .restarts = "0",
+                   .up = "1.000 s",
+                   .command = "./tr\xc3\xa4in --learning-rate=0.001"};
+  const std::string full = job_table({row}, 200);
+  CHECK(full == job_table({row}, std::nullopt));
+  const std::string head = "night  running  1      1        0         1.000 s  ";
+  CHECK_THAT(job_table({row}, head.size() + 12),
+             ContainsSubstring("\n" + head + "./tr\xc3\xa4in -...\n"));
+  CHECK_THAT(job_table({row}, head.size() + 10),
+             ContainsSubstring("\n" + head + "./tr\xc3\xa4in...\n"));
+  // A terminal that is narrower than the other columns still shows the beginning.
+  CHECK_THAT(job_table({row}, 10), ContainsSubstring("\n" + head + "./tr\xc3\xa4...\n"));
+}
+
+TEST_CASE("drun list makes control characters visible") {
+  NodeStatus status = own();
+  status.run_id = "ni\tght\x1b[2J";
+  status.command = {"sh", "-c", "a\nb"};
+  const JobRow row = *job_row(agent::job_json(status, census()));
+  CHECK(row.job.find('\x1b') == std::string::npos);
+  CHECK(row.command == "sh -c a\\x0ab");
+}
+
+TEST_CASE("an elastic job continues while enough nodes are left") {
+  Census job = census();
+  job.job.joined_nodes = 3;
+  job.job.least_nodes = 2;
+  job.job.most_nodes = 4;
+  const std::string elastic = agent::job_json(own(), job);
+  CHECK(nodes_that_continue(elastic, 1) == 2);
+  CHECK(nodes_that_continue(elastic, 2) == 0);
+  CHECK(nodes_that_continue(elastic, 3) == 0);
+  CHECK(nodes_that_continue(elastic, 4) == 0);
+  job.job.least_nodes = job.job.most_nodes = 3;
+  CHECK(nodes_that_continue(agent::job_json(own(), job), 1) == 0);
+  CHECK(nodes_that_continue("{}", 1) == 0);
+  CHECK(nodes_in_status(agent::status_json(own())) == 4);
+  CHECK(nodes_in_status("{}") == 0);
+}
+
+TEST_CASE("a node's status has the log files of its workers and the labels of their lines") {
+  NodeStatus status = own();
+  status.world = World{
+      .run_id = "night", .round = 2, .base_rank = 4, .local_world_size = 2, .master_addr = "gpu9"};
+  CHECK(node_logs(agent::status_json(status)) == NodeLogs{.round = 2, .ranks = {}});
+  status.logs = {{.stdout_file = "/l/attempt_2/0/stdout.log", .stderr_file = "", .label = "[4]:"},
+                 {.stdout_file = "", .stderr_file = "", .label = "[5]:"}};
+  const NodeLogs logs = *node_logs(agent::status_json(status));
+  CHECK(logs == NodeLogs{.round = 2,
+                         .ranks = {{.rank = 4,
+                                    .label = "[4]:",
+                                    .stdout_file = "/l/attempt_2/0/stdout.log",
+                                    .stderr_file = ""},
+                                   {.rank = 5, .label = "[5]:"}}});
+  CHECK(in_round(logs, 0).ranks[0].stdout_file == "/l/attempt_0/0/stdout.log");
+  CHECK(in_round(logs, 0).round == 0);
+  CHECK_FALSE(node_logs("{}").has_value());
+}
+
+TEST_CASE("drun list has a line for a job whose agent does not answer") {
+  CHECK(silent_row({.run_id = "night", .agent_pid = 7, .drun_pid = 6}).job == "night");
+  const JobRow row = silent_row({.run_id = "", .agent_pid = 7, .drun_pid = 6});
+  CHECK(row.job == "6");
+  CHECK(row.state == "silent");
+  CHECK_THAT(row.command, ContainsSubstring("agent 7 does not answer"));
+}
+
 }  // namespace drun

@@ -141,14 +141,22 @@ TEST_CASE("a node's status contains its identity, progress and workers") {
   CHECK(said["node_rank"] == 2);
   CHECK(said["round"] == 1);
   CHECK(said["round_up_s"] == 1.5);
-  CHECK(
-      said["workers"] ==
-      json{{{"rank", 4}, {"local_rank", 0}, {"role", "default"}, {"pid", 31}, {"state", "running"}},
-           {{"rank", 5},
-            {"local_rank", 1},
-            {"role", "default"},
-            {"pid", nullptr},
-            {"state", "ended"}}});
+  CHECK(said["workers"] == json{{{"rank", 4},
+                                 {"local_rank", 0},
+                                 {"role", "default"},
+                                 {"pid", 31},
+                                 {"state", "running"},
+                                 {"label", nullptr},
+                                 {"stdout_log", nullptr},
+                                 {"stderr_log", nullptr}},
+                                {{"rank", 5},
+                                 {"local_rank", 1},
+                                 {"role", "default"},
+                                 {"pid", nullptr},
+                                 {"state", "ended"},
+                                 {"label", nullptr},
+                                 {"stdout_log", nullptr},
+                                 {"stderr_log", nullptr}}});
   CHECK(said["programs"].is_null());
   CHECK(said["last_failure"]["exit_code"] == 137);
   CHECK(said["log_directory"].is_null());

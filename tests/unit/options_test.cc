@@ -496,6 +496,55 @@ TEST_CASE("drun status accepts its options before and after the job") {
   CHECK_THAT(line_error({"status", "--port=1"}), ContainsSubstring("--port"));
 }
 
+TEST_CASE("drun list accepts no job") {
+  CHECK(std::get<ListCommand>(*parse({"list"})) == ListCommand{});
+  CHECK(std::get<ListCommand>(*parse({"list", "--json"})).is_json);
+  CHECK(unsourced({"--", "list"}).program == "list");
+  CHECK(unsourced({"list"}, {}, "torchrun").program == "list");
+  CHECK_THAT(line_error({"list", "night"}), ContainsSubstring("drun -- list"));
+  CHECK_FALSE(parse({"list", "--watch"}));
+}
+
+TEST_CASE("drun stop accepts its timeout before and after the jobs") {
+  const StopCommand plain{.jobs = {"night"}, .timeout = std::nullopt};
+  CHECK(std::get<StopCommand>(*parse({"stop", "night"})) == plain);
+  const StopCommand timed{.jobs = {"night", "4711"}, .timeout = std::chrono::milliseconds(1500)};
+  CHECK(std::get<StopCommand>(*parse({"stop", "night", "--timeout=1.5", "4711"})) == timed);
+  CHECK(std::get<StopCommand>(*parse({"stop", "--timeout", "1.5", "night", "4711"})) == timed);
+  CHECK(std::get<StopCommand>(*parse({"stop", "night", "4711", "--time", "1.5"})) == timed);
+  CHECK(std::get<StopCommand>(*parse({"stop", "--timeout=0", "a"})).timeout->count() == 0);
+  CHECK(std::get<StopCommand>(*parse({"stop", "--", "--a"})).jobs == Words{"--a"});
+  CHECK(unsourced({"--", "stop"}).program == "stop");
+  CHECK(unsourced({"stop"}, {}, "torchrun").program == "stop");
+  CHECK_THAT(line_error({"stop"}), ContainsSubstring("no job"));
+  CHECK_THAT(line_error({"stop", "a", "--timeout=-1"}), ContainsSubstring("--timeout=-1"));
+  CHECK_FALSE(parse({"stop", "a", "--timeout"}));
+  CHECK_FALSE(parse({"stop", "a", "--force"}));
+}
+
+TEST_CASE("drun logs accepts a job, ranks and options in any order") {
+  CHECK(std::get<LogsCommand>(*parse({"logs"})) == LogsCommand{});
+  const LogsCommand wanted{.first = "night",
+                           .ranks = {{0, 3}, {8, 8}},
+                           .is_following = true,
+                           .pattern = "a b",
+                           .tail = 5,
+                           .has_stdout = false};
+  CHECK(std::get<LogsCommand>(*parse({"logs", "night", "8", "0-1,2,3", "--follow", "--grep=a b",
+                                      "--tail=5", "--stderr"})) == wanted);
+  CHECK(std::get<LogsCommand>(*parse(
+            {"logs", "-f", "-g", "a b", "-n", "5", "night", "--stderr", "0-3,8"})) == wanted);
+  CHECK(std::get<LogsCommand>(*parse({"logs", "--stdout", "--stderr"})) == LogsCommand{});
+  CHECK(std::get<LogsCommand>(*parse({"logs", "0-3"})).first == "0-3");
+  CHECK(unsourced({"--", "logs"}).program == "logs");
+  CHECK_THAT(line_error({"logs", "night", "3-1"}), ContainsSubstring("\"3-1\" is not a list of"));
+  CHECK_THAT(line_error({"logs", "night", "one"}), ContainsSubstring("is not a list of ranks"));
+  CHECK_THAT(line_error({"logs", "--grep=a("}),
+             ContainsSubstring("--grep=a(") && ContainsSubstring("regular expression"));
+  CHECK_FALSE(parse({"logs", "--tail=-1"}));
+  CHECK_FALSE(parse({"logs", "--tail"}));
+}
+
 TEST_CASE("drun store serves a store, but not under the name torchrun") {
   CHECK(std::get<StoreCommand>(*parse({"store"})) == StoreCommand{});
   CHECK(std::get<StoreCommand>(*parse({"store", "--port", "0", "--loopback"})) ==

@@ -1,0 +1,507 @@
+#include "agent/diagnosis/diagnosis.h"
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "agent/diagnosis/error_text.h"
+#include "agent/diagnosis/hang_positions.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kMostFailuresRead = 64;
+constexpr std::chrono::seconds kStartUpTime{20};
+
+struct Read {
+  const Failure* failure = nullptr;
+  ErrorText text{};
+};
+
+// Whether the failure follows from another rank's.
+bool is_victim(const Read& read) {
+  if (read.failure->out_of_memory || !read.failure->injected.empty()) return false;
+  if (const auto* killed = std::get_if<Killed>(&read.failure->status);
+      killed != nullptr && killed->signal != SIGABRT && killed->signal != SIGPIPE)
+    return false;
+  if (!read.text.sign) return false;
+  switch (*read.text.sign) {
+    case Sign::PeerLost:
+    case Sign::Waited:
+    case Sign::MissingRank:
+    case Sign::NoConnection:
+      return true;
+    default:
+      return false;
+  }
+}
+
+RankRanges only(int rank) { return {{rank, rank}}; }
+
+std::string rank_words(const Failure& failure) { return "rank " + std::to_string(failure.rank); }
+
+std::string ended_line(const Failure& failure) {
+  return evidence_text(rank_words(failure) + ": " + to_string(failure.status));
+}
+
+void add_line(Diagnosis& diagnosis, const std::string& line) {
+  if (line.empty() || diagnosis.evidence.size() >= kMostEvidenceLines) return;
+  if (std::find(diagnosis.evidence.begin(), diagnosis.evidence.end(), line) ==
+      diagnosis.evidence.end())
+    diagnosis.evidence.push_back(line);
+}
+
+void add_read(Diagnosis& diagnosis, const Read& read) {
+  add_line(diagnosis, read.text.line.empty()
+                          ? ended_line(*read.failure)
+                          : evidence_text(rank_words(*read.failure) + ": " + read.text.line));
+}
+
+struct Verdict {
+  FaultClass fault;
+  std::string summary;
+  RestartHelps helps;
+  std::string advice;
+  bool adds = true;
+};
+
+Diagnosis of(const Read& read, Verdict verdict) {
+  Diagnosis diagnosis{.fault = verdict.fault,
+                      .ranks = only(read.failure->rank),
+                      .summary = std::move(verdict.summary),
+                      .restart_helps = verdict.helps,
+                      .advice = std::move(verdict.advice),
+                      .adds_to_headline = verdict.adds};
+  add_read(diagnosis, read);
+  add_line(diagnosis, ended_line(*read.failure));
+  return diagnosis;
+}
+
+Diagnosis crash_of(const Read& read) {
+  const Failure& failure = *read.failure;
+  Verdict verdict{.fault = FaultClass::Crash,
+                  .summary = rank_words(failure) + ": " + to_string(failure.status),
+                  .helps = RestartHelps::Unknown,
+                  .advice = "see the last lines of its stderr",
+                  .adds = false};
+  if (const auto* killed = std::get_if<Killed>(&failure.status)) {
+    switch (killed->signal) {
+      case SIGKILL:
+        verdict.advice = "a memory limit of the container or the scheduler, or kill -9, may be why";
+        break;
+      case SIGTERM:
+      case SIGINT:
+      case SIGHUP:
+        verdict.advice = "another program sent the signal";
+        verdict.helps = RestartHelps::Yes;
+        break;
+      case SIGSEGV:
+      case SIGILL:
+      case SIGFPE:
+        verdict.advice = "run the rank under a debugger (--wrap, --wrap-ranks)";
+        break;
+      default:
+        break;
+    }
+  }
+  return of(read, std::move(verdict));
+}
+
+bool is_soon(const std::optional<std::chrono::milliseconds>& ran) {
+  return ran && *ran < kStartUpTime;
+}
+
+// By how it ended. Absent: only its texts show more.
+std::optional<Diagnosis> by_status(const Read& read, bool is_early) {
+  const Failure& failure = *read.failure;
+  if (failure.out_of_memory)
+    return of(read, {.fault = FaultClass::HostMemory,
+                     .summary = "the kernel's out-of-memory killer ended " + rank_words(failure),
+                     .helps = RestartHelps::No,
+                     .advice = "use less memory per node: fewer workers or DataLoader processes, "
+                               "smaller batches, or a higher memory limit"});
+  if (const auto* not_started = std::get_if<NotStarted>(&failure.status);
+      not_started != nullptr && failure.message.empty())
+    return of(read, {.fault = FaultClass::UserError,
+                     .summary = "the program cannot be started",
+                     .helps = RestartHelps::No,
+                     .advice = "check the path, the permissions and the interpreter line of the "
+                               "program",
+                     .adds = false});
+  if (const auto* killed = std::get_if<Killed>(&failure.status);
+      killed != nullptr && killed->signal == SIGBUS && !read.text.sign)
+    return of(read, {.fault = FaultClass::Hardware,
+                     .summary = rank_words(failure) + " got SIGBUS: memory that it had mapped "
+                                                      "cannot be accessed",
+                     .helps = RestartHelps::Unknown,
+                     .advice = "check for a full /dev/shm or disk, a truncated file, and memory "
+                               "errors in the kernel log"});
+  const auto* exited = std::get_if<Exited>(&failure.status);
+  if (exited == nullptr || read.text.sign) return std::nullopt;
+  if (exited->code == 127 || exited->code == 126)
+    return of(read, {.fault = FaultClass::UserError,
+                     .summary = exited->code == 127 ? "a command was not found"
+                                                    : "a command is not executable",
+                     .helps = RestartHelps::No,
+                     .advice = "check the command line and PATH of the program"});
+  if (exited->code == 2 && is_early)
+    return of(read, {.fault = FaultClass::UserError,
+                     .summary = "the program rejected its arguments (exit code 2)",
+                     .helps = RestartHelps::No,
+                     .advice = "check the arguments of the program"});
+  return std::nullopt;
+}
+
+std::string signs_missing_words(const RankRanges& ranks) {
+  return ranks_text(ranks) + " did not arrive in time";
+}
+
+using CallGroups = std::map<std::string, RankRanges>;  // by the call
+
+void set_groups(Diagnosis& diagnosis, CallGroups& groups, const char* verb) {
+  std::vector<RankRanges> ranks;
+  std::string text;
+  for (auto& [call, group] : groups) {
+    normalise(group);
+    ranks.push_back(group);
+    if (ranks.size() <= 3) text += (text.empty() ? "" : ", ") + ranks_text(group) + verb + call;
+  }
+  diagnosis.ranks = ranks_that_differ(ranks);
+  diagnosis.summary = "desync: " + text + (ranks.size() > 3 ? ", and others" : "");
+}
+
+Diagnosis desync_from(const Read& read, const std::vector<Read>& all) {
+  std::map<int, Call> calls;
+  for (const Read& each : all) calls.insert(each.text.calls.begin(), each.text.calls.end());
+  CallGroups groups;
+  for (const auto& [rank, call] : calls) {
+    const std::string shape = call.shape.empty() ? "" : " of shape " + call.shape;
+    groups[call.op + shape].push_back({rank, rank});
+  }
+  Diagnosis diagnosis = of(read, {.fault = FaultClass::Desync,
+                                  .summary = "ranks made different collective calls",
+                                  .helps = RestartHelps::No,
+                                  .advice = "make every rank call the same collectives in the same "
+                                            "order with the same shapes"});
+  diagnosis.evidence.clear();
+  if (groups.size() > 1) {
+    set_groups(diagnosis, groups, " called ");
+  } else {
+    // The text names no rank: this one found that a peer sends something else.
+    diagnosis.ranks.clear();
+    diagnosis.summary = "desync: " + rank_words(*read.failure) + " got data of another size" +
+                        (read.text.collective.empty() ? "" : " in " + read.text.collective);
+  }
+  add_read(diagnosis, read);
+  for (const Read& each : all)
+    if (!each.text.place.empty())
+      add_line(diagnosis,
+               rank_words(*each.failure) + ": " + each.text.collective + " at " + each.text.place);
+  return diagnosis;
+}
+
+// The diagnosis of a failure that is not a consequence of another one.
+Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early) {
+  if (std::optional<Diagnosis> found = by_status(read, is_early)) return *std::move(found);
+  if (!read.text.sign) return crash_of(read);
+  const std::string rank = rank_words(*read.failure);
+  const bool has_exited = std::holds_alternative<Exited>(read.failure->status) ||
+                          std::holds_alternative<NotStarted>(read.failure->status);
+  switch (*read.text.sign) {
+    case Sign::GpuMemory:
+      return of(read, {.fault = FaultClass::GpuMemory,
+                       .summary = rank + " ran out of GPU memory",
+                       .helps = RestartHelps::No,
+                       .advice = "use a smaller batch, activation checkpointing or more sharding, "
+                                 "or find another process on the GPU"});
+    case Sign::HostMemory:
+      return of(read, {.fault = FaultClass::HostMemory,
+                       .summary = rank + " could not allocate host memory",
+                       .helps = RestartHelps::No,
+                       .advice = "use less memory per node, or raise the memory limit"});
+    case Sign::DataLoaderWorker:
+      return of(read, {.fault = FaultClass::DataLoader,
+                       .summary = "a process that loads data for " + rank + " ended",
+                       .helps = RestartHelps::Unknown,
+                       .advice = "often it ran out of memory or of /dev/shm: use fewer "
+                                 "num_workers, or a larger /dev/shm; num_workers=0 shows errors"});
+    case Sign::DataLoaderWait:
+      return of(read, {.fault = FaultClass::DataLoader,
+                       .summary = rank + " waited too long for data",
+                       .helps = RestartHelps::Unknown,
+                       .advice = "check the storage and the dataset"});
+    case Sign::Hardware: {
+      Diagnosis diagnosis =
+          of(read, {.fault = FaultClass::Hardware,
+                    .summary = "hardware error on node " + std::to_string(read.failure->node_rank) +
+                               " (" + rank + ")",
+                    .helps = RestartHelps::Yes,
+                    .advice = "exclude the node, and check its kernel log and nvidia-smi -q"});
+      diagnosis.exclude_node = read.failure->node_rank;
+      return diagnosis;
+    }
+    case Sign::Desync:
+      return desync_from(read, all);
+    case Sign::PortInUse:
+      return of(read, {.fault = FaultClass::Network,
+                       .summary = "a port that " + rank + " listens on is in use",
+                       .helps = RestartHelps::Unknown,
+                       .advice = "choose another port, or end the program that uses it"});
+    case Sign::StartUp:
+      if (!has_exited) return crash_of(read);
+      return of(read, {.fault = FaultClass::UserError,
+                       .summary = "the program cannot start",
+                       .helps = RestartHelps::No,
+                       .advice = "check the program, its arguments and its environment on that "
+                                 "node"});
+    case Sign::MaybeStartUp:
+      if (!has_exited || !is_early) return crash_of(read);
+      return of(read, {.fault = FaultClass::UserError,
+                       .summary = "the program cannot start",
+                       .helps = RestartHelps::No,
+                       .advice = "check its arguments and the paths that it needs on that node"});
+    case Sign::MissingRank:
+    case Sign::Waited:
+    case Sign::PeerLost:
+    case Sign::NoConnection:
+      break;
+  }
+  return crash_of(read);
+}
+
+// All failures are of ranks that waited for others: no rank had ended before.
+Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
+  RankRanges named;
+  RankRanges reported;
+  std::set<std::string> collectives;
+  std::set<std::string> places;
+  std::size_t waited = 0;
+  std::size_t unconnected = 0;
+  for (const Read& each : all) {
+    reported.push_back({each.failure->rank, each.failure->rank});
+    const bool is_missing = each.text.sign == Sign::MissingRank;
+    if (is_missing) named.insert(named.end(), each.text.named.begin(), each.text.named.end());
+    if (is_missing || each.text.sign == Sign::Waited) ++waited;
+    if (each.text.sign == Sign::NoConnection) ++unconnected;
+    if (!each.text.collective.empty()) collectives.insert(each.text.collective);
+    if (!each.text.place.empty()) places.insert(each.text.place);
+  }
+  normalise(named);
+  normalise(reported);
+  const Read& first = all.front();
+  const auto add_all = [&all](Diagnosis& diagnosis) {
+    for (const Read& each : all) {
+      if (!each.text.place.empty() && diagnosis.evidence.size() + 1 < kMostEvidenceLines)
+        add_line(diagnosis, rank_words(*each.failure) + ": " + each.text.collective + " at " +
+                                each.text.place);
+    }
+    for (const Read& each : all) add_read(diagnosis, each);
+  };
+  Diagnosis diagnosis;
+  diagnosis.adds_to_headline = true;
+  if (!named.empty()) {
+    // A rank that reported itself was late, or in another call.
+    const RankRanges silent = difference(named, reported);
+    diagnosis.fault = FaultClass::MissingRank;
+    diagnosis.ranks = silent.empty() ? named : silent;
+    diagnosis.summary = signs_missing_words(diagnosis.ranks) +
+                        (first.text.collective.empty() ? "" : " in " + first.text.collective);
+    diagnosis.advice =
+        "look for what delays that rank: uneven work, storage, or another call; "
+        "--hang-timeout shows its stack";
+  } else if (waited > 0 && (collectives.size() > 1 || places.size() > 1)) {
+    diagnosis.fault = FaultClass::Desync;
+    CallGroups groups;
+    for (const Read& each : all) {
+      const std::string place = each.text.place.empty() ? "" : " at " + each.text.place;
+      if (!each.text.collective.empty())
+        groups[each.text.collective + place].push_back({each.failure->rank, each.failure->rank});
+    }
+    set_groups(diagnosis, groups, " waited in ");
+    diagnosis.restart_helps = RestartHelps::No;
+    diagnosis.advice =
+        "make every rank call the same collectives in the same order with the same shapes";
+  } else if (waited > 0) {
+    diagnosis.fault = FaultClass::MissingRank;
+    const RankRanges world = world_size > 0 ? RankRanges{{0, world_size - 1}} : RankRanges();
+    const RankRanges others = difference(world, reported);
+    // If few have reported it, the others may just not have come to that.
+    const bool is_telling = !others.empty() && count_of(others) <= count_of(reported);
+    if (is_telling) diagnosis.ranks = others;
+    const std::string where =
+        first.text.collective.empty() ? "a collective" : first.text.collective;
+    diagnosis.summary =
+        is_telling ? signs_missing_words(others) + " in " + where + ", or made another call"
+                   : rank_words(*first.failure) + " waited too long in " + where +
+                         "; it is not known for which rank";
+    diagnosis.advice =
+        "run with --hang-timeout below the timeout of the collective, which shows "
+        "the rank that the others wait for";
+  } else {
+    diagnosis.fault = FaultClass::Network;
+    diagnosis.summary = unconnected > 0 ? rank_words(*first.failure) + " could not connect"
+                                        : "a connection was lost, and no worker had ended before";
+    diagnosis.restart_helps = RestartHelps::Yes;
+    diagnosis.advice =
+        "check the network between the nodes: drun doctor finds firewalls and "
+        "slow links";
+    // A text may name the peer: it may have ended with success, or not been reported.
+    for (const Read& each : all)
+      diagnosis.ranks.insert(diagnosis.ranks.end(), each.text.named.begin(), each.text.named.end());
+    normalise(diagnosis.ranks);
+  }
+  add_all(diagnosis);
+  return diagnosis;
+}
+
+Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
+                      const Observations& seen) {
+  const Failure& root = failed.failures.front();
+  const bool knows_calls = seen.calls && seen.calls->fault != FaultClass::None;
+  if (std::holds_alternative<Hung>(root.status)) {
+    RankRanges suspects;
+    for (const Failure& failure : failed.failures)
+      if (std::holds_alternative<Hung>(failure.status))
+        suspects.push_back({failure.rank, failure.rank});
+    normalise(suspects);
+    if (knows_calls) return *seen.calls;
+    Diagnosis diagnosis = diagnose_hang(seen.stacks ? *seen.stacks : read_evidence(root.traceback),
+                                        suspects, outcome.world_size);
+    diagnosis.adds_to_headline = diagnosis.fault != FaultClass::Hang || diagnosis.ranks != suspects;
+    return diagnosis;
+  }
+  std::optional<std::chrono::milliseconds> ran = seen.round_ran;
+  if (!ran && outcome.restarts == 0 && outcome.duration.count() > 0) ran = outcome.duration;
+  std::vector<Read> reads;
+  const std::size_t count = std::min(failed.failures.size(), kMostFailuresRead);
+  for (std::size_t i = 0; i < count; ++i)
+    reads.push_back({&failed.failures[i], read_error_text(failed.failures[i])});
+  const auto cause =
+      std::find_if(reads.begin(), reads.end(), [](const Read& read) { return !is_victim(read); });
+  const bool has_waited = std::any_of(reads.begin(), reads.end(), [](const Read& read) {
+    return read.text.sign == Sign::Waited || read.text.sign == Sign::MissingRank;
+  });
+  if (cause == reads.end() && has_waited && knows_calls) return *seen.calls;
+  if (cause == reads.end()) return of_waiting(reads, outcome.world_size);
+  Diagnosis diagnosis = by_texts(*cause, reads, is_soon(ran));
+  if (!cause->failure->injected.empty()) {
+    diagnosis.evidence.insert(
+        diagnosis.evidence.begin(),
+        evidence_text("injected by --inject (" + cause->failure->injected + ")"));
+    if (diagnosis.evidence.size() > kMostEvidenceLines) diagnosis.evidence.pop_back();
+    diagnosis.restart_helps = RestartHelps::Yes;
+    diagnosis.advice = "none needed: --inject caused this failure";
+    diagnosis.adds_to_headline = false;
+  }
+  if (cause != reads.begin()) {
+    diagnosis.adds_to_headline = true;
+    add_line(diagnosis, evidence_text(rank_words(root) + ", its peer: " + reads.front().text.line));
+  }
+  return diagnosis;
+}
+
+Diagnosis of_error(const Error& error) {
+  Diagnosis diagnosis{.summary = error.message, .evidence = {evidence_text(error.message)}};
+  switch (error.code) {
+    case ErrorCode::Usage:
+      diagnosis.fault = FaultClass::UserError;
+      diagnosis.restart_helps = RestartHelps::No;
+      diagnosis.advice = "correct the command line";
+      break;
+    case ErrorCode::Timeout:
+    case ErrorCode::Unreachable:
+    case ErrorCode::Closed:
+      diagnosis.fault = FaultClass::Network;
+      diagnosis.advice = "check that drun runs on every node and that the nodes reach each other";
+      break;
+    default:
+      return {};
+  }
+  return diagnosis;
+}
+
+Diagnosis of_lost(const NodeLost& lost) {
+  Diagnosis diagnosis{
+      .fault = FaultClass::Network,
+      .exclude_node = lost.node_rank,
+      .summary = "lost node " + std::to_string(lost.node_rank) +
+                 (lost.host.empty() ? "" : " (" + lost.host + ")"),
+      .evidence = {evidence_text(lost.reason.empty() ? "its agent is gone" : lost.reason)},
+      .restart_helps = RestartHelps::Yes,
+      .advice = "check whether the machine is up, and its network; a restart without it can help"};
+  return diagnosis;
+}
+
+}  // namespace
+
+const char* word_of(FaultClass fault) {
+  switch (fault) {
+    case FaultClass::None:
+      return "none";
+    case FaultClass::Crash:
+      return "crash";
+    case FaultClass::HostMemory:
+      return "host_memory";
+    case FaultClass::GpuMemory:
+      return "gpu_memory";
+    case FaultClass::Desync:
+      return "desync";
+    case FaultClass::MissingRank:
+      return "missing_rank";
+    case FaultClass::DataLoader:
+      return "data_loader";
+    case FaultClass::Network:
+      return "network";
+    case FaultClass::Hardware:
+      return "hardware";
+    case FaultClass::UserError:
+      return "user_error";
+    case FaultClass::Hang:
+      return "hang";
+    case FaultClass::Preempted:
+      return "preempted";
+    case FaultClass::Interrupted:
+      return "interrupted";
+  }
+  return "none";
+}
+
+const char* word_of(RestartHelps helps) {
+  return helps == RestartHelps::Yes ? "yes" : helps == RestartHelps::No ? "no" : "unknown";
+}
+
+Diagnosis diagnose(const Outcome& outcome, const Observations& observations) {
+  Diagnosis diagnosis = std::visit(
+      Overloaded{
+          [](const Succeeded&) { return Diagnosis(); },
+          [&](const WorkersFailed& failed) {
+            return failed.failures.empty() ? Diagnosis()
+                                           : of_failures(failed, outcome, observations);
+          },
+          [](const Interrupted& interrupted) {
+            const std::string signal = signal_name(interrupted.signal);
+            return Diagnosis{.fault = FaultClass::Interrupted,
+                             .summary = signal + " ended the job",
+                             .evidence = {evidence_text(signal + " on " + interrupted.host)},
+                             .restart_helps = RestartHelps::Yes,
+                             .advice = "none needed: the job was stopped from outside"};
+          },
+          [](const NodeLost& lost) { return of_lost(lost); },
+          [](const NotRun& not_run) { return of_error(not_run.error); },
+          [](const Preempted& preempted) {
+            return Diagnosis{.fault = FaultClass::Preempted,
+                             .summary = "the job's time was up",
+                             .evidence = {evidence_text(preempted.reason)},
+                             .restart_helps = RestartHelps::Yes,
+                             .advice = "submit it again; it continues from its last checkpoint"};
+          },
+      },
+      outcome.ending);
+  diagnosis.summary = evidence_text(diagnosis.summary);
+  if (diagnosis.ranks.size() > kMostRankRanges) diagnosis.ranks.resize(kMostRankRanges);
+  return diagnosis;
+}
+
+}  // namespace drun::agent

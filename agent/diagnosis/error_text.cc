@@ -1,0 +1,405 @@
+#include "agent/diagnosis/error_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <csignal>
+#include <utility>
+
+#include "agent/diagnosis/diagnosis.h"
+#include "rendezvous/base/bytes.h"
+#include "rendezvous/base/text.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kMostReadBytes = std::size_t{24} << 10;  // of one text
+constexpr std::size_t kMostReadLines = 400;
+constexpr std::size_t kMostCalls = 64;
+constexpr std::size_t kMostNamed = 256;
+
+struct KnownText {
+  std::string_view text;
+  Sign sign;
+};
+
+// Specific texts first: an error of NCCL may quote one of CUDA. A weak text may also be part of a
+// harmless message, and counts only in the error that ended the program.
+constexpr std::array kStrongTexts{
+    KnownText{"CUDA out of memory", Sign::GpuMemory},
+    KnownText{"HIP out of memory", Sign::GpuMemory},
+    KnownText{"XPU out of memory", Sign::GpuMemory},
+    KnownText{"torch.OutOfMemoryError", Sign::GpuMemory},
+    KnownText{"torch.cuda.OutOfMemoryError", Sign::GpuMemory},
+    KnownText{"CUDA error: out of memory", Sign::GpuMemory},
+    KnownText{"HIP error: out of memory", Sign::GpuMemory},
+    KnownText{"CUBLAS_STATUS_ALLOC_FAILED", Sign::GpuMemory},
+    KnownText{"Cuda failure 2 'out of memory'", Sign::GpuMemory},
+    KnownText{"Cuda failure 'out of memory'", Sign::GpuMemory},
+    KnownText{"RESOURCE_EXHAUSTED: Out of memory", Sign::GpuMemory},
+    KnownText{"CUDA_ERROR_OUT_OF_MEMORY", Sign::GpuMemory},
+    KnownText{"cudaErrorMemoryAllocation", Sign::GpuMemory},
+    KnownText{"uncorrectable ECC error", Sign::Hardware},
+    KnownText{"cudaErrorECCUncorrectable", Sign::Hardware},
+    KnownText{"uncorrectable NVLink error", Sign::Hardware},
+    KnownText{"NVRM: Xid", Sign::Hardware},
+    KnownText{"GPU has fallen off the bus", Sign::Hardware},
+    KnownText{"GPU is lost", Sign::Hardware},
+    KnownText{"CUDA error: hardware stack error", Sign::Hardware},
+    KnownText{"over nvlink or a hardware error", Sign::Hardware},
+    KnownText{"[Hardware Error]", Sign::Hardware},
+    KnownText{"DataLoader worker (pid", Sign::DataLoaderWorker},
+    KnownText{"Unexpected bus error encountered in worker", Sign::DataLoaderWorker},
+    KnownText{"Pin memory thread exited unexpectedly", Sign::DataLoaderWorker},
+    KnownText{"DataLoader timed out after", Sign::DataLoaderWait},
+    KnownText{"DefaultCPUAllocator: can't allocate memory", Sign::HostMemory},
+    KnownText{"DefaultCPUAllocator: not enough memory", Sign::HostMemory},
+    KnownText{"std::bad_alloc", Sign::HostMemory},
+    KnownText{"oom_kill event", Sign::HostMemory},
+    KnownText{"oom-kill event", Sign::HostMemory},
+    KnownText{"Detected mismatch between collectives", Sign::Desync},
+    KnownText{"Is there a distributed collective mismatch in your code", Sign::Desync},
+    KnownText{", this rank receives ", Sign::Desync},
+    KnownText{"but didn't join collective", Sign::MissingRank},
+    KnownText{"failed to pass monitoredBarrier", Sign::MissingRank},
+    KnownText{"Watchdog caught collective operation timeout", Sign::Waited},
+    KnownText{"to complete. Timed out waiting", Sign::Waited},
+    KnownText{"for recv operation to complete", Sign::Waited},
+    KnownText{"for send operation to complete", Sign::Waited},
+    KnownText{"did not do its part in time", Sign::MissingRank},
+    KnownText{"did not do their part in time", Sign::Waited},
+    KnownText{" did not come in time", Sign::MissingRank},
+    KnownText{" is late, stuck or expects something else", Sign::MissingRank},
+    KnownText{"another rank is late, stuck or has made fewer calls", Sign::Waited},
+    KnownText{"ncclRemoteError", Sign::PeerLost},
+    KnownText{"Connection closed by remote peer", Sign::PeerLost},
+    KnownText{"Connection closed by peer", Sign::PeerLost},
+    KnownText{"Did the remote server shutdown or crash", Sign::PeerLost},
+    KnownText{"Application timeout caused pair closure", Sign::PeerLost},
+    KnownText{"EADDRINUSE", Sign::PortInUse},
+    KnownText{"clients joined", Sign::NoConnection},
+    KnownText{"The client socket has timed out after", Sign::NoConnection},
+    KnownText{"The client socket has failed to connect", Sign::NoConnection},
+    KnownText{"connectFullMesh failed", Sign::NoConnection},
+    KnownText{"ModuleNotFoundError: ", Sign::StartUp},
+    KnownText{"ImportError: ", Sign::StartUp},
+    KnownText{"SyntaxError: ", Sign::StartUp},
+    KnownText{"IndentationError: ", Sign::StartUp},
+    KnownText{"TabError: ", Sign::StartUp},
+    KnownText{"error while loading shared libraries", Sign::StartUp},
+    KnownText{": can't open file '", Sign::StartUp},
+    KnownText{": error: unrecognized arguments", Sign::StartUp},
+    KnownText{": error: the following arguments are required", Sign::StartUp},
+    KnownText{": error: argument ", Sign::StartUp},
+};
+
+constexpr std::array kWeakTexts{
+    KnownText{"MemoryError", Sign::HostMemory},
+    KnownText{"Cannot allocate memory", Sign::HostMemory},
+    KnownText{"Unable to allocate", Sign::HostMemory},
+    KnownText{"No space left on device: '/dev/shm", Sign::DataLoaderWorker},
+    KnownText{"Xid", Sign::Hardware},
+    KnownText{"uncorrectable", Sign::Hardware},
+    KnownText{"CUDA-capable device(s) is/are busy or unavailable", Sign::Hardware},
+    KnownText{"Bus error", Sign::Hardware},
+    KnownText{"Collectives differ in the following aspects", Sign::Desync},
+    KnownText{"lost rank ", Sign::PeerLost},
+    KnownText{"the process of rank ", Sign::PeerLost},
+    KnownText{"remote process exit", Sign::PeerLost},
+    KnownText{"wait timeout after", Sign::Waited},
+    KnownText{"Socket Timeout", Sign::Waited},
+    KnownText{"Wait timeout", Sign::Waited},
+    KnownText{"Timed out waiting", Sign::Waited},
+    KnownText{"NCCL operation timed out", Sign::Waited},
+    KnownText{"Connection was likely closed", Sign::PeerLost},
+    KnownText{"Connection reset by peer", Sign::PeerLost},
+    KnownText{"connection reset by peer", Sign::PeerLost},
+    KnownText{"Broken pipe", Sign::PeerLost},
+    KnownText{"Socket closed", Sign::PeerLost},
+    KnownText{"Connection refused", Sign::NoConnection},
+    KnownText{"connection refused", Sign::NoConnection},
+    KnownText{"No route to host", Sign::NoConnection},
+    KnownText{"Network is unreachable", Sign::NoConnection},
+    KnownText{"Connection timed out", Sign::NoConnection},
+    KnownText{"connection timed out", Sign::NoConnection},
+    KnownText{"Temporary failure in name resolution", Sign::NoConnection},
+    KnownText{"Name or service not known", Sign::NoConnection},
+    KnownText{"ddress already in use", Sign::PortInUse},
+    KnownText{"FileNotFoundError: ", Sign::MaybeStartUp},
+    KnownText{"NotADirectoryError: ", Sign::MaybeStartUp},
+    KnownText{"PermissionError: ", Sign::MaybeStartUp},
+    KnownText{"No such file or directory", Sign::MaybeStartUp},
+    KnownText{"usage: ", Sign::MaybeStartUp},
+    KnownText{"Usage: ", Sign::MaybeStartUp},
+    KnownText{"command not found", Sign::MaybeStartUp},
+    KnownText{"invalid option", Sign::MaybeStartUp},
+    KnownText{"unrecognized option", Sign::MaybeStartUp},
+};
+
+// Lines that follow the error of a Python program and do not explain it.
+constexpr std::array kNoise{
+    std::string_view("terminate called without an active exception"),
+    std::string_view("warnings.warn("),
+    std::string_view("resource_tracker: "),
+    std::string_view("destroy_process_group()"),
+    std::string_view("Aborted"),
+};
+
+constexpr std::array kCollectives{
+    std::string_view("all_reduce"),
+    std::string_view("all_reduce_coalesced"),
+    std::string_view("all_gather"),
+    std::string_view("all_gather_into_tensor"),
+    std::string_view("all_gather_object"),
+    std::string_view("all_gather_coalesced"),
+    std::string_view("all_to_all"),
+    std::string_view("all_to_all_single"),
+    std::string_view("barrier"),
+    std::string_view("monitored_barrier"),
+    std::string_view("broadcast"),
+    std::string_view("broadcast_object_list"),
+    std::string_view("gather"),
+    std::string_view("gather_object"),
+    std::string_view("reduce"),
+    std::string_view("reduce_scatter"),
+    std::string_view("reduce_scatter_tensor"),
+    std::string_view("scatter"),
+    std::string_view("scatter_object_list"),
+    std::string_view("recv"),
+    std::string_view("send"),
+    std::string_view("new_group"),
+    std::string_view("init_process_group"),
+};
+
+bool is_in(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+// The last kMostReadBytes of `text` as lines.
+void add_end_of(std::vector<std::string_view>& lines, std::string_view text) {
+  if (text.size() > kMostReadBytes) text.remove_prefix(text.size() - kMostReadBytes);
+  std::vector<std::string_view> own = split(text, '\n');
+  const std::size_t first = own.size() > kMostReadLines ? own.size() - kMostReadLines : 0;
+  for (std::size_t i = first; i < own.size(); ++i) {
+    const std::string_view line = without_rank_mark(own[i]);
+    if (!line.empty()) lines.push_back(line);
+  }
+}
+
+// "ValueError: bad loss", "torch.distributed.DistBackendError: NCCL error in ...", "MemoryError".
+bool is_exception_line(std::string_view line) {
+  const std::size_t end = std::min(line.find(':'), line.size());
+  const std::string_view name = line.substr(0, end);
+  if (name.empty() || std::isalpha(static_cast<unsigned char>(name.front())) == 0) return false;
+  if (name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._") !=
+      name.npos)
+    return false;
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  return last.ends_with("Error") || last.ends_with("Exception") || last.ends_with("Exit") ||
+         last.ends_with("Interrupt");
+}
+
+bool is_noise(std::string_view line) {
+  return std::any_of(kNoise.begin(), kNoise.end(),
+                     [line](std::string_view each) { return is_in(line, each); });
+}
+
+template <std::size_t kCount>
+std::optional<std::pair<Sign, std::string_view>> find_in(
+    const std::vector<std::string_view>& lines, std::size_t first,
+    const std::array<KnownText, kCount>& texts) {
+  for (const KnownText& known : texts)
+    for (std::size_t i = lines.size(); i-- > first;)
+      if (is_in(lines[i], known.text)) return std::pair(known.sign, lines[i]);
+  return std::nullopt;
+}
+
+std::optional<int> number_at(std::string_view text) {
+  int number = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (ec != std::errc() || end == text.data() || number < 0 || number > 10'000'000)
+    return std::nullopt;
+  return number;
+}
+
+// Numbers in a list: "1, 3 failed" -> 1, 3.
+void add_numbers(RankRanges& ranks, std::string_view text) {
+  std::size_t count = 0;
+  while (count++ < kMostNamed) {
+    const std::optional<int> rank = number_at(text);
+    if (!rank) break;
+    ranks.push_back({*rank, *rank});
+    text.remove_prefix(std::min(text.find_first_not_of("0123456789"), text.size()));
+    const std::size_t next = text.find_first_not_of(", ");
+    if (next == 0 || next == text.npos) break;
+    text.remove_prefix(next);
+    if (text.starts_with("and ")) text.remove_prefix(4);
+  }
+  normalise(ranks);
+}
+
+// Behind the last `mark` before `end_mark`.
+std::string_view between(std::string_view line, std::string_view mark, std::string_view end_mark) {
+  const std::size_t end = line.find(end_mark);
+  if (end == line.npos) return {};
+  const std::size_t begin = line.rfind(mark, end);
+  return begin == line.npos ? std::string_view() : line.substr(begin + mark.size());
+}
+
+RankRanges ranks_named(const std::vector<std::string_view>& lines) {
+  RankRanges ranks;
+  for (const std::string_view line : lines) {
+    if (count_of(ranks) > kMostNamed) break;
+    if (is_in(line, "but didn't join collective")) {
+      // "[0, 2] finished collective #1, but didn't join collective #2"
+      const std::size_t begin = line.rfind('[', line.find("but didn't join"));
+      if (begin != line.npos) add_numbers(ranks, line.substr(begin + 1));
+    } else if (is_in(line, "failed to pass monitoredBarrier")) {
+      std::string_view list = between(line, "Ranks ", " failed to pass");
+      if (list.empty()) list = between(line, "Rank ", " failed to pass");
+      add_numbers(ranks, list);
+    } else if (is_in(line, " did not come in time")) {
+      std::string_view list = between(line, "ranks ", " did not come");
+      if (list.empty()) list = between(line, "rank ", " did not come");
+      add_numbers(ranks, list);
+    } else if (is_in(line, "did not do its part in time")) {
+      add_numbers(ranks, between(line, "rank ", " did not do its"));
+    } else if (is_in(line, " is late, stuck or expects")) {
+      add_numbers(ranks, between(line, "rank ", " is late"));
+    } else if (const std::size_t lost = line.find("lost rank "); lost != line.npos) {
+      add_numbers(ranks, line.substr(lost + 10));
+    } else if (const std::size_t at = line.find("the process of rank "); at != line.npos) {
+      add_numbers(ranks, line.substr(at + 20));
+    }
+  }
+  normalise(ranks);
+  return ranks;
+}
+
+std::string value_of(std::string_view text, std::string_view name, std::string_view ends) {
+  const std::size_t at = text.find(name);
+  if (at == text.npos) return "";
+  text.remove_prefix(at + name.size());
+  return std::string(rendezvous::cut_text(text.substr(0, text.find_first_of(ends)), 80));
+}
+
+// "Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=1, OpType=ALLREDUCE,
+// TensorShape=[3], ...), but Rank 1 is running collective: ..."
+std::map<int, Call> calls_in(const std::vector<std::string_view>& lines) {
+  constexpr std::string_view kMark = " is running collective: ";
+  std::map<int, Call> calls;
+  for (const std::string_view line : lines) {
+    for (std::size_t at = line.find(kMark); at != line.npos; at = line.find(kMark, at + 1)) {
+      const std::size_t name = line.rfind("Rank ", at);
+      if (name == line.npos || calls.size() >= kMostCalls) continue;
+      const std::optional<int> rank = number_at(line.substr(name + 5));
+      if (!rank) continue;
+      const std::string_view rest = line.substr(at, line.find(kMark, at + 1) - at);
+      Call call{.op = value_of(rest, "OpType=", ",)"),
+                .shape = value_of(rest, "TensorShape=", "]")};
+      if (!call.shape.empty()) call.shape += "]";
+      if (!call.op.empty()) calls.emplace(*rank, std::move(call));
+    }
+  }
+  return calls;
+}
+
+// From a Python traceback: `  File "/x/train.py", line 33, in step`.
+void find_call(ErrorText& found, const std::vector<std::string_view>& lines) {
+  std::string user_place;
+  for (const std::string_view line : lines) {
+    if (!line.starts_with("File \"")) continue;
+    const std::string_view path = line.substr(6, line.find('"', 6) - 6);
+    const std::size_t in = line.rfind(", in ");
+    if (in == line.npos) continue;
+    const std::string_view function = line.substr(in + 5);
+    if (path.ends_with("/distributed_c10d.py") && is_collective(function)) {
+      found.collective = function;
+      found.place = user_place;
+    } else if (!is_in(path, "/torch/")) {
+      const std::string number = value_of(line, "\", line ", ",");
+      user_place = std::string(path.substr(path.rfind('/') + 1)) + ":" + number;
+    }
+  }
+}
+
+}  // namespace
+
+bool is_collective(std::string_view name) {
+  return std::find(kCollectives.begin(), kCollectives.end(), name) != kCollectives.end();
+}
+
+std::string_view without_rank_mark(std::string_view line) {
+  line = trimmed(line);
+  constexpr std::string_view kMark = "[rank";
+  if (!line.starts_with(kMark)) return line;
+  const std::size_t end = line.find_first_not_of("0123456789", kMark.size());
+  if (end == line.npos || end == kMark.size() || !line.substr(end).starts_with("]:")) return line;
+  return trimmed(line.substr(end + 2));
+}
+
+std::string evidence_text(std::string_view line) {
+  line = trimmed(line);
+  if (line.size() <= kDiagnosisLineBytes) return std::string(line);
+  return std::string(rendezvous::cut_text(line, kDiagnosisLineBytes - 3)) + "...";
+}
+
+ErrorText read_error_text(const Failure& failure) {
+  std::vector<std::string_view> lines;
+  const bool has_hung = std::holds_alternative<Hung>(failure.status);
+  if (!has_hung) add_end_of(lines, failure.traceback);
+  std::vector<std::string_view> tail;
+  std::size_t bytes = 0;
+  for (auto line = failure.stderr_tail.rbegin(); line != failure.stderr_tail.rend(); ++line) {
+    bytes += line->size() + 1;
+    if (bytes > 2 * kMostReadBytes || tail.size() >= kMostReadLines) break;
+    tail.push_back(*line);
+  }
+  for (auto line = tail.rbegin(); line != tail.rend(); ++line) add_end_of(lines, *line);
+  if (!has_hung) add_end_of(lines, failure.message);  // last: it is the error
+
+  // The error that ended the program: from the last exception on, or the last lines. A signal
+  // other than SIGABRT does not come from an exception that was logged before.
+  const auto* killed = std::get_if<Killed>(&failure.status);
+  const bool is_signal = killed != nullptr && killed->signal != SIGABRT;
+  std::size_t first = lines.size();
+  bool is_exception = false;
+  bool is_chain = false;
+  for (std::size_t i = is_signal && lines.size() > 5 ? lines.size() - 5 : 0; i < lines.size();
+       ++i) {
+    if (is_exception_line(lines[i])) {
+      first = i;
+      is_exception = true;
+    }
+    is_chain = is_chain || is_in(lines[i], "exception was the direct cause of the following") ||
+               is_in(lines[i], "another exception occurred:");
+  }
+  if (!is_exception) first = lines.size() > 5 ? lines.size() - 5 : 0;
+  ErrorText found;
+  find_call(found, lines);
+  for (std::size_t i = lines.size(); i-- > 0;) {
+    if (is_noise(lines[i])) continue;
+    found.line = evidence_text(is_exception ? lines[first] : lines[i]);
+    break;
+  }
+  auto sign = find_in(lines, first, kStrongTexts);
+  // An earlier text is the cause only of an exception that came from it, or of an end without one.
+  if (!sign && (is_chain || !is_exception)) sign = find_in(lines, 0, kStrongTexts);
+  if (!sign) sign = find_in(lines, first, kWeakTexts);
+  if (!sign) return found;
+  found.sign = sign->first;
+  found.line = evidence_text(sign->second);
+  // Processes of a DataLoader pass tensors over sockets of Python's multiprocessing.
+  const bool is_from_multiprocessing =
+      std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
+        return is_in(line, "/multiprocessing/resource_sharer.py") ||
+               is_in(line, "/torch/multiprocessing/reductions.py");
+      });
+  if (is_from_multiprocessing && (found.sign == Sign::PeerLost || found.sign == Sign::NoConnection))
+    found.sign = Sign::DataLoaderWorker;
+  const bool blames = found.sign == Sign::MissingRank || found.sign == Sign::PeerLost;
+  if (blames) found.named = ranks_named(lines);
+  if (found.sign == Sign::Desync) found.calls = calls_in(lines);
+  return found;
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,62 @@
+// core. Interprets the texts that a worker left: those of PyTorch, NCCL, Gloo, CUDA, Python and
+// worker_lib. About half of the texts were found in the libraries of torch 2.15 and NCCL 2.30.7;
+// the others are of the C library, Python, the kernel and other programs, or are put together when
+// they are printed, and were not checked against a source.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/job/evidence.h"
+#include "rendezvous/job/outcome.h"
+
+namespace drun::agent {
+
+enum class Sign {
+  GpuMemory,
+  HostMemory,
+  DataLoaderWorker,  // a process that loads data ended
+  DataLoaderWait,    // it waited too long for data
+  Hardware,
+  Desync,
+  MissingRank,  // names ranks that others waited for
+  Waited,       // a deadline passed while it waited for others
+  PeerLost,     // a connection that had worked was lost
+  NoConnection,
+  PortInUse,
+  StartUp,       // missing modules, syntax errors
+  MaybeStartUp,  // the same, if it happens soon after the start
+};
+
+// A collective call as the text of one rank describes it.
+struct Call {
+  std::string op{};
+  std::string shape{};
+  bool operator==(const Call&) const = default;
+};
+
+struct ErrorText {
+  std::optional<Sign> sign{};
+  std::string line{};           // that the sign was found in; else the last line of the error
+  RankRanges named{};           // ranks that the text blames
+  std::map<int, Call> calls{};  // of a mismatch, by rank
+  // The Python call that it was in: "all_reduce", and the user's line: "train.py:33 in step".
+  std::string collective{};
+  std::string place{};
+};
+
+ErrorText read_error_text(const Failure& failure);
+
+// Whether `name` is a function of torch.distributed that all ranks have to call.
+bool is_collective(std::string_view name);
+
+// The part of `line` behind "[rank3]: " and blanks.
+std::string_view without_rank_mark(std::string_view line);
+
+// Cut to what evidence may have.
+std::string evidence_text(std::string_view line);
+
+}  // namespace drun::agent

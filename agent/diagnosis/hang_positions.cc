@@ -1,0 +1,463 @@
+#include "agent/diagnosis/hang_positions.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "agent/diagnosis/error_text.h"
+#include "rendezvous/base/text.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kMostEvidenceTextLines = 2000;
+constexpr std::size_t kMostRanges = 1024;
+
+bool holds(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+std::optional<std::uint64_t> count_at(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (ec != std::errc() || end == text.data()) return std::nullopt;
+  return number;
+}
+
+std::optional<int> rank_at(std::string_view text) {
+  const std::optional<std::uint64_t> number = count_at(text);
+  if (!number || *number > 10'000'000) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+// "rank 7", "ranks 0-6, 8-63"; empty: `text` is something else.
+RankRanges read_ranks(std::string_view text) {
+  const std::string_view whole = text;
+  RankRanges ranks;
+  if (text.starts_with("ranks "))
+    text.remove_prefix(6);
+  else if (text.starts_with("rank "))
+    text.remove_prefix(5);
+  else
+    return {};
+  for (std::string_view part : split(text, ',')) {
+    part = trimmed(part);
+    const std::optional<int> first = rank_at(part);
+    if (!first || ranks.size() >= kMostRanges) return whole == text ? RankRanges() : ranks;
+    const std::size_t dash = part.find('-');
+    const std::optional<int> last = dash == part.npos ? first : rank_at(part.substr(dash + 1));
+    if (!last || *last < *first) return {};
+    ranks.push_back({*first, *last});
+  }
+  normalise(ranks);
+  return ranks;
+}
+
+// "in all_reduce #812 of a smaller group (4096 bytes)", "last ended all_reduce #811, not in one".
+void read_doing(GroupPosition& position, std::string_view doing) {
+  constexpr std::string_view kIn = "in ";
+  constexpr std::string_view kLast = "last ended ";
+  const bool is_inside = doing.starts_with(kIn);
+  if (!is_inside && !doing.starts_with(kLast)) return;
+  position.position = is_inside ? Position::Collective : Position::Outside;
+  position.is_awaited = !is_inside;
+  std::string_view rest = doing.substr(is_inside ? kIn.size() : kLast.size());
+  const bool is_small = holds(rest, "of a smaller group");
+  const std::size_t number = rest.find(" #");
+  const std::string op(rest.substr(0, std::min(rest.find_first_of(" ,#("), rest.size())));
+  if (is_inside) position.op = op;
+  if (number != rest.npos && !is_small) position.number = count_at(rest.substr(number + 2));
+  const std::size_t bytes = rest.find(" (");
+  if (is_inside && bytes != rest.npos && holds(rest, " bytes)"))
+    position.bytes = rest.substr(bytes + 2, rest.find(')', bytes) - bytes - 2);
+}
+
+struct Frame {
+  std::string_view function;
+  std::string_view file;
+};
+
+Frame frame_of(std::string_view line) {
+  line = trimmed(line);
+  const std::size_t open = line.rfind(" (");
+  if (open == line.npos || !line.ends_with(')')) return {line, {}};
+  return {line.substr(0, open), line.substr(open + 2, line.size() - open - 3)};
+}
+
+// The frames of the main thread of the worker's own process: Python's main thread, or the first.
+struct MainThread {
+  std::string_view process{};  // "process python, stopped"
+  std::vector<std::string_view> frames{};
+  bool has_loading_process = false;
+};
+
+MainThread main_thread_of(const std::vector<std::string>& lines) {
+  MainThread main;
+  int processes = 0;
+  int threads = 0;
+  bool is_python_main = false;
+  bool is_taken = false;
+  for (const std::string& line : lines) {
+    if (line.starts_with("process ")) {
+      if (++processes == 1)
+        main.process = line;
+      else if (line.starts_with("process pt_data_worker"))
+        main.has_loading_process = true;
+    } else if (processes > 1) {
+      continue;
+    } else if (line.starts_with("  thread")) {
+      const bool is_named = holds(line, "MainThread");
+      is_taken = ++threads == 1 || (is_named && !is_python_main);
+      if (is_named) is_python_main = true;
+      if (is_taken) main.frames.clear();
+    } else if (is_taken) {
+      main.frames.push_back(line);
+    }
+  }
+  return main;
+}
+
+bool is_torch_file(std::string_view file) {
+  constexpr std::array kFiles{std::string_view("distributed_c10d.py"),
+                              std::string_view("c10d_logger.py"),
+                              std::string_view("_contextlib.py"),
+                              std::string_view("threading.py"),
+                              std::string_view("dataloader.py"),
+                              std::string_view("selectors.py"),
+                              std::string_view("connection.py"),
+                              std::string_view("queues.py"),
+                              std::string_view("queue.py")};
+  return std::any_of(kFiles.begin(), kFiles.end(),
+                     [file](std::string_view each) { return file.starts_with(each); });
+}
+
+// From Python frames, C++ frames or, without a debugger, the state of the main thread.
+void read_frames(GroupPosition& position, const MainThread& main) {
+  for (const std::string_view line : main.frames) {
+    const Frame frame = frame_of(line);
+    const bool is_found = position.position != Position::Unknown;
+    if (is_found && !is_torch_file(frame.file) && frame.file.find(".py:") != frame.file.npos) {
+      position.place = frame.file;
+      return;
+    }
+    if (is_found) continue;
+    if (frame.file.starts_with("distributed_c10d.py") && is_collective(frame.function)) {
+      position.position = Position::Collective;
+      position.op = frame.function;
+    } else if (frame.file.starts_with("dataloader.py")) {
+      position.position = Position::DataLoader;
+    } else if (holds(frame.function, "gloo::transport::") ||
+               holds(frame.function, "c10d::Work::wait") ||
+               holds(frame.function, "c10d::ProcessGroup") ||
+               holds(frame.function, "AsyncWork::wait")) {
+      position.position = Position::Collective;
+    }
+  }
+  if (position.position != Position::Unknown || main.frames.empty()) return;
+  const std::string_view state = trimmed(main.frames.front());
+  const bool is_kernel = state == "running" || state.starts_with("sleeping") ||
+                         state.starts_with("stuck in the kernel");
+  if (!is_kernel) {  // a debugger's, in no call that is known
+    const Frame frame = frame_of(state);
+    const bool sleeps = holds(frame.function, "nanosleep") || frame.function == "sleep";
+    if (sleeps || frame.file.find(".py:") != frame.file.npos) position.position = Position::Outside;
+  } else if (holds(state, "poll") && !holds(state, "epoll") && main.has_loading_process) {
+    position.position = Position::DataLoader;
+  } else if (holds(state, "futex") || holds(state, "poll")) {
+    position.position = Position::Waits;
+  } else {
+    position.position = Position::Outside;
+  }
+  position.place = state;
+}
+
+struct Placed {
+  const StackGroup* group = nullptr;
+  GroupPosition at{};
+};
+
+RankRanges ranks_at(const std::vector<Placed>& placed, const auto& is_wanted) {
+  RankRanges ranks;
+  for (const Placed& each : placed)
+    if (is_wanted(each))
+      ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
+  normalise(ranks);
+  return ranks;
+}
+
+std::string words_of(const Placed& placed) {
+  const GroupPosition& at = placed.at;
+  std::string text = ranks_text(placed.group->ranks) + ": ";
+  if (!placed.group->doing.empty()) {
+    text += placed.group->doing;
+  } else {
+    switch (at.position) {
+      case Position::Collective:
+        text += at.op.empty() ? "in a collective" : "in " + at.op;
+        break;
+      case Position::Stopped:
+        text += "stopped by a signal or a debugger";
+        break;
+      case Position::DataLoader:
+        text += "waits for data";
+        break;
+      case Position::Ended:
+        text += "has ended";
+        break;
+      case Position::Waits:
+      case Position::Outside:
+      case Position::Unknown:
+        text += at.place.empty() ? "nothing known" : at.place;
+        return evidence_text(text);
+    }
+  }
+  if (!at.place.empty()) text += ", " + at.place;
+  return evidence_text(text);
+}
+
+void add_evidence(Diagnosis& diagnosis, const std::vector<Placed>& placed) {
+  // Those at fault first, then the others.
+  for (const bool is_first : {true, false}) {
+    for (const Placed& each : placed) {
+      const bool is_blamed = !intersection(each.group->ranks, diagnosis.ranks).empty();
+      if (is_blamed == is_first && diagnosis.evidence.size() < kMostEvidenceLines)
+        diagnosis.evidence.push_back(words_of(each));
+    }
+  }
+}
+
+std::string are(const RankRanges& ranks, const char* one, const char* many) {
+  return ranks_text(ranks) + (count_of(ranks) == 1 ? one : many);
+}
+
+// Operations that need buffers of one size on all ranks.
+bool needs_equal_bytes(std::string_view op) {
+  return op == "all_reduce" || op == "broadcast" || op == "reduce" || op == "all_gather" ||
+         op == "reduce_scatter";
+}
+
+// The calls of ranks that are in a collective, where they differ: each with its ranks.
+std::map<std::string, RankRanges> different_calls(const std::vector<Placed>& placed) {
+  std::map<std::string, RankRanges> calls;
+  std::optional<std::uint64_t> number;
+  bool is_uniform = true;
+  bool has_numbers = true;
+  for (const Placed& each : placed) {
+    if (each.at.position != Position::Collective || each.at.op.empty()) continue;
+    std::string call = each.at.op;
+    if (needs_equal_bytes(each.at.op) && !each.at.bytes.empty()) call += " (" + each.at.bytes + ")";
+    RankRanges& ranks = calls[call];
+    ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
+    normalise(ranks);
+    has_numbers = has_numbers && each.at.number.has_value();
+    if (number && each.at.number && *number != *each.at.number) is_uniform = false;
+    if (each.at.number) number = each.at.number;
+  }
+  // A rank that is behind has not made the call that the others wait in.
+  if (calls.size() < 2 || (has_numbers && !is_uniform)) return {};
+  return calls;
+}
+
+Diagnosis desync_of(const std::map<std::string, RankRanges>& calls) {
+  Diagnosis diagnosis{.fault = FaultClass::Desync, .restart_helps = RestartHelps::No};
+  std::vector<RankRanges> groups;
+  std::string text;
+  for (const auto& [call, ranks] : calls) {
+    groups.push_back(ranks);
+    if (groups.size() <= 3)
+      text += (text.empty() ? "" : ", ") + are(ranks, " is in ", " are in ") + call;
+  }
+  diagnosis.ranks = ranks_that_differ(groups);
+  diagnosis.summary = "desync: " + text + (groups.size() > 3 ? ", and others" : "");
+  diagnosis.advice =
+      "make every rank call the same collectives in the same order with the same shapes";
+  return diagnosis;
+}
+
+}  // namespace
+
+RankRanges ranks_that_differ(const std::vector<RankRanges>& groups) {
+  std::size_t most = 0;
+  std::size_t with_most = 0;
+  for (const RankRanges& group : groups) {
+    if (count_of(group) > most) with_most = 0;
+    most = std::max(most, count_of(group));
+    if (count_of(group) == most) ++with_most;
+  }
+  RankRanges ranks;
+  for (const RankRanges& group : groups)
+    if (with_most > 1 || count_of(group) < most)
+      ranks.insert(ranks.end(), group.begin(), group.end());
+  normalise(ranks);
+  return ranks;
+}
+
+GroupPosition position_of(const StackGroup& group) {
+  GroupPosition position;
+  if (group.doing == "has ended") {
+    position.position = Position::Ended;
+    return position;
+  }
+  const MainThread main = main_thread_of(group.lines);
+  read_doing(position, group.doing);
+  if (group.nccl == NcclPosition::Behind || group.doing.ends_with("(NCCL)")) {
+    position.position = Position::Outside;
+    position.is_awaited = true;
+  }
+  if (group.nccl == NcclPosition::Ahead && position.position == Position::Unknown)
+    position.position = Position::Collective;
+  GroupPosition of_frames;
+  if (holds(main.process, ", stopped"))
+    of_frames.position = Position::Stopped;
+  else
+    read_frames(of_frames, main);
+  const bool is_counted = position.position != Position::Unknown;
+  // Counts are better evidence than frames for whether a rank is in a collective; frames show why
+  // one is not.
+  const bool adds =
+      !is_counted ||
+      (position.position == Position::Outside &&
+       (of_frames.position == Position::DataLoader || of_frames.position == Position::Stopped));
+  if (adds) position.position = of_frames.position;
+  if (position.op.empty() && position.position == Position::Collective) position.op = of_frames.op;
+  position.place = of_frames.place;
+  return position;
+}
+
+Evidence read_evidence(std::string_view text) {
+  Evidence evidence;
+  std::size_t count = 0;
+  while (!text.empty() && ++count <= kMostEvidenceTextLines) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.starts_with("  ")) {
+      if (!evidence.groups.empty() && evidence.groups.back().lines.size() < kMostStackLines)
+        evidence.groups.back().lines.emplace_back(line.substr(2, kStackLineBytes));
+      continue;
+    }
+    if (line.starts_with("note: ")) {
+      if (evidence.notes.size() < kMostEvidenceNotes)
+        evidence.notes.emplace_back(line.substr(6, kStackLineBytes));
+      continue;
+    }
+    const std::size_t colon = line.find(':');
+    const std::size_t source = line.rfind(" (");
+    if (colon == line.npos || source == line.npos || source < colon || !line.ends_with(')'))
+      continue;
+    StackGroup group{.ranks = read_ranks(line.substr(0, colon))};
+    if (group.ranks.empty() || evidence.groups.size() >= kMostStackGroups) continue;
+    std::string_view doing = trimmed(line.substr(colon + 1, source - colon - 1));
+    constexpr std::string_view kQuiet = "no sign of life";
+    if (doing.ends_with(kQuiet)) {
+      group.is_quiet = true;
+      doing.remove_suffix(kQuiet.size());
+      if (doing.ends_with(", ")) doing.remove_suffix(2);
+    }
+    group.doing = doing.substr(0, kStackLineBytes);
+    group.source = line.substr(source + 2, line.size() - source - 3);
+    evidence.groups.push_back(std::move(group));
+  }
+  return evidence;
+}
+
+Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, int world_size) {
+  std::vector<Placed> placed;
+  for (const StackGroup& group : evidence.groups)
+    if (!group.ranks.empty()) placed.push_back({&group, position_of(group)});
+  const auto at = [&placed](Position position) {
+    return ranks_at(placed,
+                    [position](const Placed& each) { return each.at.position == position; });
+  };
+  Diagnosis diagnosis;
+  if (const auto calls = different_calls(placed); !calls.empty()) {
+    diagnosis = desync_of(calls);
+    add_evidence(diagnosis, placed);
+    return diagnosis;
+  }
+
+  // The call that most wait in, by count where it is known.
+  std::optional<std::uint64_t> number;
+  std::string op;
+  for (const Placed& each : placed) {
+    if (each.at.position != Position::Collective) continue;
+    if (op.empty() || (each.at.number && (!number || *each.at.number > *number))) op = each.at.op;
+    if (each.at.number) number = std::max(number.value_or(0), *each.at.number);
+  }
+  const auto is_behind = [number](const Placed& each) {
+    return each.at.position == Position::Collective && each.at.number && number &&
+           *each.at.number < *number;
+  };
+  RankRanges waiting = ranks_at(placed, [&](const Placed& each) {
+    return each.at.position == Position::Collective && !is_behind(each);
+  });
+  const bool is_known = !waiting.empty();
+  const bool is_counted = std::any_of(placed.begin(), placed.end(),
+                                      [](const Placed& each) { return each.at.is_awaited; });
+  if (!is_known) waiting = at(Position::Waits);
+  if (waiting.empty() && is_counted)
+    waiting = ranks_at(placed, [](const Placed& each) { return !each.at.is_awaited; });
+  const std::string what = op.empty() ? "the collective that the others wait in" : op;
+  const auto finish = [&](FaultClass fault, RankRanges ranks, std::string summary,
+                          RestartHelps helps, std::string advice) {
+    diagnosis.fault = fault;
+    diagnosis.ranks = std::move(ranks);
+    diagnosis.summary = std::move(summary);
+    diagnosis.restart_helps = helps;
+    diagnosis.advice = std::move(advice);
+    add_evidence(diagnosis, placed);
+    if (diagnosis.evidence.empty())
+      diagnosis.evidence.push_back("no stacks; suspected: " + ranks_text(suspects));
+    return diagnosis;
+  };
+
+  const RankRanges stopped = at(Position::Stopped);
+  const RankRanges loading = at(Position::DataLoader);
+  const RankRanges ended = at(Position::Ended);
+  const auto can_blame = [&](const RankRanges& ranks) {
+    return !ranks.empty() && (!waiting.empty() || !intersection(ranks, suspects).empty());
+  };
+  if (can_blame(stopped))
+    return finish(
+        FaultClass::MissingRank, stopped,
+        are(stopped, " is stopped", " are stopped") + " by a signal or a debugger; the others wait",
+        RestartHelps::Yes, "find out what sends SIGSTOP; SIGCONT lets it continue");
+  if (can_blame(loading))
+    return finish(FaultClass::DataLoader, loading,
+                  are(loading, " waits", " wait") + " for data in the DataLoader",
+                  RestartHelps::Unknown,
+                  "check the storage and the dataset; DataLoader(timeout=...) makes it an error");
+  if (!ended.empty() && !waiting.empty())
+    return finish(FaultClass::MissingRank, ended,
+                  are(ended, " has ended", " have ended") + " while the others wait in " +
+                      (op.empty() ? "a collective" : op),
+                  RestartHelps::No, "make every rank take the same number of steps");
+  RankRanges late = ranks_at(placed, [&](const Placed& each) {
+    return each.at.position == Position::Outside || is_behind(each);
+  });
+  if (!waiting.empty() && late.empty() && is_known)
+    late = ranks_at(placed, [](const Placed& each) {
+      return each.at.position == Position::Unknown || each.at.position == Position::Waits;
+    });
+  if (!waiting.empty() && !late.empty())
+    return finish(
+        FaultClass::MissingRank, late,
+        are(late, " has not arrived in ", " have not arrived in ") + what, RestartHelps::Unknown,
+        "look at the stack of " + std::string(count_of(late) == 1 ? "that rank" : "those ranks") +
+            " to see what it does instead");
+  if (is_known && world_size > 1 &&
+      count_of(waiting) == static_cast<std::size_t>(std::max(world_size, 0)))
+    return finish(FaultClass::Network, {},
+                  "all ranks wait in the same collective" + (op.empty() ? "" : ": " + op),
+                  RestartHelps::Unknown,
+                  "check the network between the nodes (drun doctor) and the GPUs");
+  const bool is_all = count_of(suspects) >= static_cast<std::size_t>(std::max(world_size, 1));
+  return finish(FaultClass::Hang, suspects,
+                world_size > 1 && is_all
+                    ? "all ranks hang, and nothing shows which one the others wait for"
+                    : are(suspects, " hangs", " hang"),
+                RestartHelps::Unknown,
+                "install py-spy on the nodes, so that drun can show what each rank does");
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,46 @@
+// core. Interprets the stacks and counts of a hang: which ranks wait in a collective, and which
+// ones they wait for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/diagnosis/diagnosis.h"
+#include "rendezvous/job/evidence.h"
+
+namespace drun::agent {
+
+enum class Position {
+  Unknown,
+  Waits,       // probably for others: its main thread sleeps on a lock or in poll
+  Collective,  // is in one
+  Outside,     // is not in one, and others may wait for it
+  DataLoader,  // waits for data
+  Stopped,     // by a signal or a debugger
+  Ended,
+};
+
+struct GroupPosition {
+  Position position = Position::Unknown;
+  std::string op{};                       // "all_reduce"; empty: not known
+  std::optional<std::uint64_t> number{};  // its count in the whole world
+  bool is_awaited = false;                // others wait for it, by counts
+  std::string bytes{};                    // "4096 bytes"
+  std::string place{};                    // "train.py:33", or the innermost frame
+};
+
+GroupPosition position_of(const StackGroup& group);
+
+// The ranks of all groups but the largest one; of all groups if several are largest.
+RankRanges ranks_that_differ(const std::vector<RankRanges>& groups);
+
+// Reads what evidence_lines wrote. Lines that it does not know are skipped.
+Evidence read_evidence(std::string_view text);
+
+// `suspects`: the ranks that are taken for hung. Never of class None.
+Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, int world_size);
+
+}  // namespace drun::agent

@@ -1,0 +1,64 @@
+#include "agent/status/log_query.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "rendezvous/base/foreign_json.h"
+#include "rendezvous/base/text.h"
+
+namespace drun::agent {
+namespace {
+
+using PartJson = nlohmann::json;
+
+template <typename Number>
+std::optional<Number> query_number(std::string_view text) {
+  Number number = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || ec != std::errc() || end != text.data() + text.size() || number < Number{0})
+    return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::string log_request(const LogQuery& query) {
+  return std::to_string(query.rank) + " " + (query.round ? std::to_string(*query.round) : "-") +
+         (query.is_stderr ? " err " : " out ") + std::to_string(query.offset) + "\n";
+}
+
+std::optional<LogQuery> parse_log_request(std::string_view request) {
+  if (!request.ends_with('\n')) return std::nullopt;
+  request.remove_suffix(1);
+  const std::vector<std::string_view> words = split(request, ' ');
+  if (words.size() != 4 || (words[2] != "out" && words[2] != "err")) return std::nullopt;
+  const auto rank = query_number<int>(words[0]);
+  const auto round = query_number<int>(words[1]);
+  const auto offset = query_number<std::uint64_t>(words[3]);
+  if (!rank || !offset || (!round && words[1] != "-")) return std::nullopt;
+  return LogQuery{.rank = *rank, .round = round, .is_stderr = words[2] == "err", .offset = *offset};
+}
+
+std::string log_answer(const LogPart& part) {
+  const PartJson head{
+      {"round", part.round}, {"size", part.size_bytes}, {"label", part.label}, {"note", part.note}};
+  return head.dump(-1, ' ', false, PartJson::error_handler_t::replace) + "\n" + part.text;
+}
+
+std::optional<LogPart> parse_log_answer(std::string_view answer) {
+  const std::size_t end = answer.find('\n');
+  if (end == answer.npos || answer.size() - end - 1 > kMostLogPartBytes) return std::nullopt;
+  const PartJson head = parse_foreign_json<PartJson>(answer.substr(0, end));
+  try {
+    return LogPart{.round = int_of(head.at("round")),
+                   .size_bytes = head.at("size").get<std::uint64_t>(),
+                   .text = std::string(answer.substr(end + 1)),
+                   .label = head.at("label").get<std::string>(),
+                   .note = head.at("note").get<std::string>()};
+  } catch (const PartJson::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace drun::agent

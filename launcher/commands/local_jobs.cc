@@ -1,0 +1,195 @@
+#include "launcher/commands/local_jobs.h"
+
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "agent/process/descendants.h"
+#include "launcher/commands/ask_agents.h"
+
+namespace drun {
+namespace {
+
+constexpr std::chrono::seconds kTimeForJob{5};  // agents answer within 3 s
+
+// A file of /proc, up to 64 KiB.
+std::string proc_file(int pid, const char* name) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
+  std::string text(std::size_t{64} << 10, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+std::optional<int> number_at(std::string_view text) {
+  int number = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return ec == std::errc() && end != text.data() ? std::optional(number) : std::nullopt;
+}
+
+// The variable of a worker; its agent is its parent.
+std::string run_id_of_workers(int agent_pid) {
+  const std::string pid = std::to_string(agent_pid);
+  std::istringstream children(proc_file(agent_pid, ("task/" + pid + "/children").c_str()));
+  constexpr std::string_view kVariable = "TORCHELASTIC_RUN_ID=";
+  for (int child = 0; children >> child;) {
+    std::istringstream variables(proc_file(child, "environ"));
+    for (std::string variable; std::getline(variables, variable, '\0');)
+      if (variable.starts_with(kVariable)) return variable.substr(kVariable.size());
+  }
+  return {};
+}
+
+std::optional<agent::ProcessStat> process_stat(int pid) {
+  agent::ProcessStat stat;
+  const std::string text = proc_file(pid, "stat");
+  return !text.empty() && agent::parse_stat(text, stat) ? std::optional(stat) : std::nullopt;
+}
+
+// What /proc shows of the agent with the socket `name`, "drun/UID/PID/RANDOM". Nothing if that
+// process has ended, is in another pid namespace, or is not an agent of this user.
+std::optional<StatusNames> names_in_proc(std::string_view name) {
+  const std::size_t user = name.find('/');
+  const std::size_t pid = user == name.npos ? user : name.find('/', user + 1);
+  if (pid == name.npos) return std::nullopt;
+  const std::optional<int> user_number = number_at(name.substr(user + 1));
+  const std::optional<int> agent_pid = number_at(name.substr(pid + 1));
+  struct stat about {};
+  if (!user_number || !agent_pid ||
+      stat(("/proc/" + std::to_string(*agent_pid)).c_str(), &about) != 0 ||
+      about.st_uid != static_cast<uid_t>(*user_number) ||
+      proc_file(*agent_pid, "comm") != "drun-agent\n")
+    return std::nullopt;
+  const auto agent = process_stat(*agent_pid);
+  if (!agent) return std::nullopt;
+  return StatusNames{.run_id = run_id_of_workers(*agent_pid),
+                     .agent_pid = *agent_pid,
+                     .drun_pid = agent->parent,
+                     .meeting_point = "null null"};
+}
+
+}  // namespace
+
+std::vector<LocalAgent> local_agents(const AnswerLimits& limits) {
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<LocalAgent> found;
+  for (const std::string& name : agent_sockets("drun")) {
+    auto limit = limits.each;
+    if (limits.all) {
+      const auto left = *limits.all - (std::chrono::steady_clock::now() - began);
+      limit = std::min(limit, std::chrono::duration_cast<std::chrono::milliseconds>(left));
+      if (limit.count() <= 0) break;
+    }
+    std::string status = ask_agent(name, limit);
+    if (const Result<StatusNames> names = status_names(status))
+      found.push_back({*names, std::move(status)});
+    else if (const auto silent = names_in_proc(name))
+      found.push_back({*silent, ""});
+  }
+  return found;
+}
+
+std::vector<LocalAgent> agents_called(std::vector<LocalAgent> agents,
+                                      const std::optional<std::string>& job) {
+  if (job)
+    std::erase_if(agents,
+                  [&job](const LocalAgent& agent) { return !is_called(agent.names, *job); });
+  return agents;
+}
+
+std::vector<LocalAgent> answering(std::vector<LocalAgent> agents) {
+  std::erase_if(agents, [](const LocalAgent& agent) { return !agent.answers(); });
+  return agents;
+}
+
+std::vector<LocalAgent> one_of_each_job(const std::vector<LocalAgent>& agents) {
+  std::vector<LocalAgent> found;
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const LocalAgent& agent : agents) {
+    if (seen.emplace(agent.names.run_id, agent.names.meeting_point).second) found.push_back(agent);
+  }
+  return found;
+}
+
+std::size_t job_count(const std::vector<LocalAgent>& agents) {
+  std::set<std::pair<std::string, std::string>> jobs;
+  std::set<std::string> run_ids;
+  for (const auto& [names, status] : agents) {
+    if (!names.has_met()) continue;
+    jobs.emplace(names.run_id, names.meeting_point);
+    run_ids.insert(names.run_id);
+  }
+  for (const auto& [names, status] : agents) {
+    // Without a run id it is not known to be one of the others.
+    const std::string id = names.run_id.empty() ? std::to_string(names.agent_pid) : names.run_id;
+    if (!names.has_met() && run_ids.insert(id).second) jobs.emplace(id, "");
+  }
+  return jobs.size();
+}
+
+std::vector<std::string> job_statuses(const std::vector<LocalAgent>& agents) {
+  std::vector<std::string> statuses;
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const auto& [names, status] : agents) {
+    const std::pair job(names.run_id, names.meeting_point);
+    if (status.empty() || (names.has_met() && seen.contains(job))) continue;
+    std::string answer = ask_agent("drun-job", names.agent_pid, kTimeForJob);
+    if (!is_job_status(answer)) continue;  // it has just ended or does not respond
+    statuses.push_back(std::move(answer));
+    seen.insert(job);
+  }
+  return statuses;
+}
+
+Result<UniqueFd> open_drun(const StatusNames& names) {
+  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, names.drun_pid, 0)));
+  if (!pidfd && errno != ESRCH)
+    return system_error("open process " + std::to_string(names.drun_pid), errno);
+  // Checked once it is open: the number may have a new owner.
+  const auto agent = process_stat(names.agent_pid);
+  if (!pidfd || !agent) return UniqueFd();
+  if (agent->parent == names.drun_pid) return pidfd;
+  return Error{ErrorCode::System, "process " + std::to_string(names.drun_pid) +
+                                      " is not the parent of its agent here; if the job runs in a "
+                                      "container, run this command inside it"};
+}
+
+bool is_suspended(int pid) {
+  const auto stat = process_stat(pid);
+  return stat && stat->state == 'T';
+}
+
+std::vector<JobRow> job_rows(const std::vector<LocalAgent>& agents) {
+  std::vector<JobRow> rows;
+  for (const std::string& status : job_statuses(agents))
+    if (std::optional<JobRow> row = job_row(status)) rows.push_back(*std::move(row));
+  for (const LocalAgent& agent : agents)
+    if (!agent.answers()) rows.push_back(silent_row(agent.names));
+  return rows;
+}
+
+std::string no_such_job(const std::optional<std::string>& job) {
+  return (job ? "no job \"" + *job + "\" of yours" : "no job of yours") + " runs on this machine";
+}
+
+std::string listed(const std::vector<LocalAgent>& agents) {
+  const std::vector<JobRow> rows = job_rows(agents);
+  return rows.empty() ? "" : "jobs on this machine:\n" + job_table(rows, std::nullopt);
+}
+
+std::string no_such_job_but(const std::optional<std::string>& job,
+                            const std::vector<LocalAgent>& all) {
+  const std::string jobs = listed(all);
+  return no_such_job(job) + (jobs.empty() ? "\n" : "; " + jobs);
+}
+
+}  // namespace drun

@@ -1,0 +1,124 @@
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+#include "tests/support/places.h"
+
+namespace drun::testing {
+namespace {
+
+using nlohmann::json;
+
+struct Diagnosed {
+  Ended ended;
+  json diagnosis;
+};
+
+Diagnosed run_with_report(Launch launch, std::chrono::milliseconds at_most = 60s) {
+  const TemporaryDirectory directory;
+  const std::string report = directory.path() + "/report.json";
+  launch.argv.insert(launch.argv.begin() + 1, "--report=" + report);
+  Diagnosed found{.ended = run(launch, at_most), .diagnosis = {}};
+  std::ifstream file(report);
+  found.diagnosis = json::parse(file).at("diagnosis");
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a failed job says what was wrong with which rank, and what to do") {
+  const Diagnosed found = run_with_report(shell_job(
+      {"--nproc-per-node=3"},
+      "[ $RANK = 2 ] || sleep 60\n"
+      "echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB' >&2; exit 1"));
+  INFO(found.ended.err << found.diagnosis.dump());
+  CHECK_THAT(found.ended.err, ContainsSubstring("\n  cause      rank 2 ran out of GPU memory\n"
+                                                "             a restart does not help; "));
+  CHECK(found.diagnosis.at("class") == "gpu_memory");
+  CHECK(found.diagnosis.at("ranks") == json::parse("[[2, 2]]"));
+  CHECK(found.diagnosis.at("restart_helps") == "no");
+}
+
+TEST_CASE("a plain crash has a diagnosis in the report and no cause on the console") {
+  const Diagnosed found = run_with_report(
+      shell_job({"--nproc-per-node=2"}, "[ $RANK = 1 ] || sleep 60; kill -SEGV $$"));
+  INFO(found.ended.err << found.diagnosis.dump());
+  CHECK(found.ended.err.find("  cause") == std::string::npos);
+  CHECK(found.diagnosis.at("class") == "crash");
+  CHECK(found.diagnosis.at("ranks") == json::parse("[[1, 1]]"));
+}
+
+TEST_CASE("all nodes have the same diagnosis, with the node to exclude") {
+  Nodes nodes(2);
+  for (int node = 0; node < 2; ++node)
+    nodes.start(node, {"--nproc-per-node=1"},
+                "[ $RANK = 1 ] || sleep 60\n"
+                "echo 'RuntimeError: CUDA error: uncorrectable ECC error encountered' >&2; exit 1");
+  nodes.wait();
+  const json diagnosis = nodes.report(0).at("diagnosis");
+  CHECK(diagnosis == nodes.report(1).at("diagnosis"));
+  CHECK(diagnosis.at("class") == "hardware");
+  CHECK(diagnosis.at("exclude_node") == 1);
+}
+
+TEST_CASE("a stopped rank is the cause of a hang") {
+  const Diagnosed found = run_with_report(
+      shell_job({"--nproc-per-node=3", "--hang-timeout=6"},
+                "[ $RANK = 1 ] && kill -STOP $$; while :; do echo $RANK; sleep 0.2; done"),
+      100s);
+  INFO(found.ended.err << found.diagnosis.dump());
+  CHECK(found.diagnosis.at("class") == "missing_rank");
+  CHECK(found.diagnosis.at("ranks") == json::parse("[[1, 1]]"));
+  CHECK_THAT(found.ended.err, ContainsSubstring("  cause      rank 1 is stopped"));
+}
+
+TEST_CASE("a program that does not exist is the user's error") {
+  const Diagnosed found =
+      run_with_report(shell_job({"--nproc-per-node=1"}, "exec python3 /nonexistent/train.py"));
+  INFO(found.ended.err << found.diagnosis.dump());
+  CHECK(found.diagnosis.at("class") == "user_error");
+}
+
+TEST_CASE("a successful job and an interrupted one are not failures") {
+  CHECK(run_with_report(shell_job({}, "true")).diagnosis.is_null());
+  const Diagnosed stopped =
+      run_with_report(shell_job({"--nproc-per-node=1"}, "kill -TERM $PPID; sleep 60"));
+  INFO(stopped.ended.err);
+  CHECK(stopped.diagnosis.at("class") == "interrupted");
+}
+
+TEST_CASE("faults of a PyTorch job get the right class and rank") {
+  const char* const python = std::getenv("DRUN_TORCH_PYTHON");
+  if (python == nullptr) {
+    WARN("skipped: DRUN_TORCH_PYTHON names no Python with a current torch");
+    return;
+  }
+  struct Fault {
+    const char* name;
+    const char* fault_class;
+    const char* ranks;
+    const char* debug = "";
+  };
+  for (const Fault& each :
+       {Fault{"kill", "crash", "[[1, 1]]"}, Fault{"memory", "host_memory", "[[1, 1]]"},
+        Fault{"allocator", "host_memory", "[[1, 1]]"}, Fault{"loader", "data_loader", "[[1, 1]]"},
+        Fault{"desync", "desync", "[[0, 1]]", "DETAIL"}}) {
+    Launch launch = job({"--standalone", "--nproc-per-node=2"},
+                        {source_file("tests/workers/torch_faults.py"), each.name});
+    launch.environment["PYTHON_EXEC"] = python;
+    if (*each.debug != '\0') launch.environment["TORCH_DISTRIBUTED_DEBUG"] = each.debug;
+    const Diagnosed found = run_with_report(launch, 250s);
+    INFO(each.name << "\n" << found.ended.err << found.diagnosis.dump());
+    CHECK(found.diagnosis.at("class") == each.fault_class);
+    CHECK(found.diagnosis.at("ranks") == json::parse(each.ranks));
+  }
+  Launch launch = job({"--standalone", "--nproc-per-node=2"},
+                      {source_file("tests/workers/torch_faults.py"), "import"});
+  launch.environment["PYTHON_EXEC"] = python;
+  const Diagnosed found = run_with_report(launch, 250s);
+  CHECK(found.diagnosis.at("class") == "user_error");
+}
+
+}  // namespace drun::testing

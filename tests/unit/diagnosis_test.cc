@@ -1,0 +1,684 @@
+// Cases marked "tried" have the text of a fault that was caused in a real run on CPUs (torch 2.15,
+// Gloo), abridged, and with ranks and group sizes changed where the case needs it. All others are
+// written by hand, in particular those of GPUs and NCCL: no such failure could be recorded.
+#include "agent/diagnosis/diagnosis.h"
+
+#include <cerrno>
+#include <csignal>
+#include <random>
+
+#include "agent/diagnosis/hang_positions.h"
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+namespace {
+
+using Lines = std::vector<std::string>;
+using Fault = FaultClass;
+
+Failure failure_of(int rank, ExitStatus status, Lines stderr_tail = {}) {
+  Failure failure;
+  failure.rank = rank;
+  failure.local_rank = rank % 2;
+  failure.node_rank = rank / 2;
+  failure.host = "gpu" + std::to_string(rank / 2);
+  failure.pid = 100 + rank;
+  failure.status = std::move(status);
+  failure.program = "python";
+  failure.stderr_tail = std::move(stderr_tail);
+  return failure;
+}
+
+Failure exited(int rank, Lines stderr_tail, int code = 1) {
+  return failure_of(rank, Exited{code}, std::move(stderr_tail));
+}
+Failure killed(int rank, int signal, Lines stderr_tail = {}) {
+  return failure_of(rank, Killed{signal}, std::move(stderr_tail));
+}
+Failure recorded(int rank, std::string message, std::string traceback = "") {
+  Failure failure = failure_of(rank, Exited{1});
+  failure.message = std::move(message);
+  failure.traceback = std::move(traceback);
+  return failure;
+}
+Failure out_of_memory(int rank) {
+  Failure failure = killed(rank, SIGKILL);
+  failure.out_of_memory = true;
+  return failure;
+}
+Failure injected(Failure failure) {
+  failure.injected = "kill:rank=1@20s";
+  return failure;
+}
+
+Outcome outcome_of(Ending ending, int world_size = 4) {
+  return {.ending = std::move(ending),
+          .run_id = "r",
+          .node_count = (world_size + 1) / 2,
+          .world_size = world_size,
+          .duration = std::chrono::minutes(10)};
+}
+Outcome failed(std::vector<Failure> failures, int world_size = 4) {
+  return outcome_of(WorkersFailed{std::move(failures)}, world_size);
+}
+Outcome early(Outcome outcome) {
+  outcome.duration = std::chrono::seconds(2);
+  return outcome;
+}
+Outcome hung(std::vector<int> ranks, const std::string& stacks, int world_size = 4) {
+  std::vector<Failure> failures;
+  for (const int rank : ranks) failures.push_back(failure_of(rank, Hung{"no output for 60 s"}));
+  failures.front().traceback = stacks;
+  return failed(std::move(failures), world_size);
+}
+
+// A traceback of torch.distributed's Python part.
+Lines in_call(const std::string& mark, const std::string& call, int line,
+              const std::string& error) {
+  return {mark + "Traceback (most recent call last):",
+          mark + "  File \"/home/u/train.py\", line " + std::to_string(line) + ", in <module>",
+          mark + "    d." + call + "(x)",
+          mark +
+              "  File \"/v/lib/python3.11/site-packages/torch/distributed/c10d_logger.py\", line "
+              "83, in wrapper",
+          mark + "    return func(*args, **kwargs)",
+          mark +
+              "  File \"/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py\", "
+              "line 4181, in " +
+              call,
+          mark + "    work.wait()",
+          mark + error};
+}
+
+constexpr const char* kGlooTimeout =
+    "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] "
+    "Timed out waiting 6000ms for recv operation to complete";
+constexpr const char* kGlooClosed =
+    "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] "
+    "Connection closed by peer [10.0.0.2]:4711";
+constexpr const char* kNcclRemote =
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
+    "prematurely.";
+
+std::string fingerprint(int rank, const std::string& op, const std::string& shape) {
+  return "Rank " + std::to_string(rank) +
+         " is running collective: CollectiveFingerPrint(SequenceNumber=1, OpType=" + op +
+         ", TensorShape=" + shape +
+         ", TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu, "
+         "layout=Strided (default), requires_grad=false (default), pinned_memory=false (default), "
+         "memory_format=(nullopt)))";
+}
+std::string mismatch(const std::string& one, const std::string& other) {
+  return "RuntimeError: Detected mismatch between collectives on ranks. " + one + ", but " + other +
+         ".Collectives differ in the following aspects: \t Op type: ALLREDUCEvs BROADCAST";
+}
+
+constexpr const char* kFutex =
+    "  process python\n    thread python\n      sleeping in futex_do_wait (futex)\n"
+    "      futex_do_wait (kernel)\n    thread gloo_tcp_loop\n"
+    "      sleeping in do_epoll_wait (epoll_wait)\n";
+constexpr const char* kInAllReduce =
+    "  process python\n    thread MainThread\n      wait (threading.py:327)\n"
+    "      all_reduce (distributed_c10d.py:4181)\n      wrapper (c10d_logger.py:83)\n"
+    "      step (train.py:33)\n      <module> (train.py:60)\n";
+constexpr const char* kInBroadcast =
+    "  process python\n    thread MainThread\n      broadcast (distributed_c10d.py:4055)\n"
+    "      wrapper (c10d_logger.py:83)\n      save (train.py:44)\n";
+constexpr const char* kInLoader =
+    "  process python\n    thread MainThread\n      select (selectors.py:415)\n"
+    "      poll (connection.py:257)\n      _try_get_data (dataloader.py:1289)\n"
+    "      _next_data (dataloader.py:1444)\n      __next__ (dataloader.py:741)\n"
+    "      main (train.py:25)\n";
+constexpr const char* kSleeps =
+    "  process python\n    thread MainThread\n      validate (train.py:71)\n"
+    "      main (train.py:90)\n";
+
+struct Case {
+  const char* name;
+  Outcome outcome;
+  Fault fault;
+  std::string ranks = "ranks";  // as ranks_text
+  RestartHelps helps = RestartHelps::Unknown;
+  std::optional<int> exclude = std::nullopt;
+};
+
+const auto kNo = RestartHelps::No;
+const auto kYes = RestartHelps::Yes;
+const auto kMaybe = RestartHelps::Unknown;
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const auto add = [&all](Case each) { all.push_back(std::move(each)); };
+  // Crashes.
+  add({"an exception",
+       failed({exited(2, {"Traceback (most recent call last):", "ValueError: bad batch"})}),
+       Fault::Crash, "rank 2"});
+  add({"tried: an exception that ends in SIGABRT",
+       failed(
+           {killed(1, SIGABRT,
+                   {"[rank1]: Traceback (most recent call last):", "[rank1]: ValueError: bad batch",
+                    "terminate called without an active exception"})}),
+       Fault::Crash, "rank 1"});
+  add({"a segmentation fault", failed({killed(3, SIGSEGV)}), Fault::Crash, "rank 3"});
+  add({"tried: kill -9", failed({killed(1, SIGKILL)}), Fault::Crash, "rank 1"});
+  add({"SIGTERM from outside", failed({killed(0, SIGTERM)}), Fault::Crash, "rank 0", kYes});
+  add({"an injected fault", failed({injected(killed(1, SIGKILL))}), Fault::Crash, "rank 1", kYes});
+  add({"no output at all", failed({exited(0, {}, 7)}), Fault::Crash, "rank 0"});
+  add({"a device-side assertion",
+       failed({exited(1, {"RuntimeError: CUDA error: device-side assert triggered"})}),
+       Fault::Crash, "rank 1"});
+  add({"an exception in a dataset",
+       failed(
+           {exited(1, {"ValueError: Caught ValueError in DataLoader worker process 0.",
+                       "Original Traceback (most recent call last):", "ValueError: bad image"})}),
+       Fault::Crash, "rank 1"});
+  add({"a logged error before a crash",
+       failed({killed(1, SIGSEGV,
+                      {"WARNING: ConnectionError: retrying", "ImportError: no apex", "a", "b", "c",
+                       "d", "e", "f"})}),
+       Fault::Crash, "rank 1"});
+  add({"an allocation that was retried before another error",
+       failed({exited(1, {"CUDA out of memory. Tried to allocate 2.00 GiB; retrying",
+                          "Traceback (most recent call last):", "KeyError: 'x'"})}),
+       Fault::Crash, "rank 1"});
+  add({"exit code 2 after ten minutes", failed({exited(0, {"bad record"}, 2)}), Fault::Crash,
+       "rank 0"});
+  add({"a missing file after ten minutes",
+       failed({exited(0, {"FileNotFoundError: [Errno 2] No such file or directory: 'ckpt.pt'"})}),
+       Fault::Crash, "rank 0"});
+  add({"the rank that died, not its peers (Gloo)",
+       failed({exited(0, in_call("[rank0]: ", "all_reduce", 9, kGlooClosed)), killed(2, SIGSEGV),
+               exited(1, in_call("[rank1]: ", "all_reduce", 9, kGlooClosed))}),
+       Fault::Crash, "rank 2"});
+  add({"the rank that died, not its peers (NCCL)",
+       failed({exited(0, {"torch.distributed.DistBackendError: NCCL error in: "
+                          "/pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, remote process "
+                          "exited or there was a network error, NCCL version 2.28.3",
+                          kNcclRemote}),
+               exited(3, {"ZeroDivisionError: division by zero"})}),
+       Fault::Crash, "rank 3"});
+  add({"the rank that died, not one whose Gloo aborted",
+       failed({killed(0, SIGABRT,
+                      {"terminate called after throwing an instance of "
+                       "'gloo::IoException'",
+                       std::string("  what():  ") + kGlooClosed}),
+               exited(1, {"IndexError: list index out of range"})}),
+       Fault::Crash, "rank 1"});
+  add({"the rank that died, not one whose store connection broke",
+       failed(
+           {exited(1, {"torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. "
+                       "Connection was likely closed. Did the remote server shutdown or crash?"}),
+            exited(0, {"AssertionError"})}),
+       Fault::Crash, "rank 0"});
+  add({"the rank that died, not its peers (worker_lib)",
+       failed({killed(1, SIGABRT,
+                      {"terminate called after throwing an instance of "
+                       "'drun::WorkerError'",
+                       "  what():  rank 1: all_reduce #7: lost rank 2: its process "
+                       "ended"}),
+               killed(2, SIGFPE)}),
+       Fault::Crash, "rank 2"});
+  // Host memory.
+  add({"the out-of-memory killer", failed({out_of_memory(1)}), Fault::HostMemory, "rank 1", kNo});
+  add({"the out-of-memory killer, seen after its peers",
+       failed({exited(0, in_call("", "all_reduce", 9, kGlooClosed)), out_of_memory(3)}),
+       Fault::HostMemory, "rank 3", kNo});
+  add({"tried: PyTorch's allocator",
+       failed({exited(1, {"[rank1]: RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. "
+                          "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+                          "140737488355328 bytes. Error code 12 (Cannot allocate memory)"})}),
+       Fault::HostMemory, "rank 1", kNo});
+  add({"tried: Python's MemoryError", failed({exited(1, {"[rank1]: MemoryError"})}),
+       Fault::HostMemory, "rank 1", kNo});
+  add({"std::bad_alloc",
+       failed({killed(1, SIGABRT,
+                      {"terminate called after throwing an instance of "
+                       "'std::bad_alloc'",
+                       "  what():  std::bad_alloc"})}),
+       Fault::HostMemory, "rank 1", kNo});
+  add({"Slurm's memory limit",
+       failed({killed(1, SIGKILL, {"slurmstepd: error: Detected 1 oom_kill event in StepId=7.0"})}),
+       Fault::HostMemory, "rank 1", kNo});
+  add({"fork without memory", failed({exited(1, {"OSError: [Errno 12] Cannot allocate memory"})}),
+       Fault::HostMemory, "rank 1", kNo});
+  add({"a chained MemoryError",
+       failed({exited(1, {"RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to "
+                          "allocate 8 bytes.",
+                          "The above exception was the direct cause of the following exception:",
+                          "TrainError: step 7 failed"})}),
+       Fault::HostMemory, "rank 1", kNo});
+  // GPU memory.
+  add({"CUDA out of memory",
+       failed(
+           {exited(1, {"[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+                       "20.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 12.00 GiB is "
+                       "free."})}),
+       Fault::GpuMemory, "rank 1", kNo});
+  add({"CUDA out of memory, of older versions",
+       failed({exited(1, {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate"})}),
+       Fault::GpuMemory, "rank 1", kNo});
+  add({"HIP out of memory",
+       failed({exited(1, {"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2 GiB"})}),
+       Fault::GpuMemory, "rank 1", kNo});
+  add({"CUDA's own error", failed({exited(0, {"RuntimeError: CUDA error: out of memory"})}),
+       Fault::GpuMemory, "rank 0", kNo});
+  add({"cuBLAS",
+       failed({exited(0, {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling "
+                          "`cublasCreate(handle)`"})}),
+       Fault::GpuMemory, "rank 0", kNo});
+  add({"NCCL without GPU memory",
+       failed({exited(0, {"torch.distributed.DistBackendError: NCCL error in: x.cpp:94, unhandled "
+                          "cuda error, NCCL version 2.28.3",
+                          "ncclUnhandledCudaError: Call to CUDA function failed.",
+                          "Last error:", "Cuda failure 2 'out of memory'"})}),
+       Fault::GpuMemory, "rank 0", kNo});
+  add({"JAX",
+       failed({exited(0, {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of "
+                          "memory while trying to allocate 1 bytes."})}),
+       Fault::GpuMemory, "rank 0", kNo});
+  add({"GPU memory, in the error file",
+       failed({recorded(2, "CUDA out of memory. Tried to allocate")}), Fault::GpuMemory, "rank 2",
+       kNo});
+  // Desync.
+  add({"tried: different operations, found by TORCH_DISTRIBUTED_DEBUG=DETAIL",
+       failed({exited(0, {"[rank0]: " + mismatch(fingerprint(0, "ALLREDUCE", "[3]"),
+                                                 fingerprint(1, "BROADCAST", "[3]"))}),
+               exited(1, {"[rank1]: " + mismatch(fingerprint(1, "BROADCAST", "[3]"),
+                                                 fingerprint(0, "ALLREDUCE", "[3]"))})},
+              2),
+       Fault::Desync, "ranks 0, 1", kNo});
+  add({"different shapes of three ranks",
+       failed({exited(0, {mismatch(fingerprint(0, "ALLREDUCE", "[4]"),
+                                   fingerprint(2, "ALLREDUCE", "[3]"))}),
+               exited(1, {mismatch(fingerprint(1, "ALLREDUCE", "[4]"),
+                                   fingerprint(2, "ALLREDUCE", "[3]"))})},
+              3),
+       Fault::Desync, "rank 2", kNo});
+  add({"tried: Gloo gets data of another size",
+       failed({killed(0, SIGABRT,
+                      {"terminate called after throwing an instance of "
+                       "'gloo::EnforceNotMet'",
+                       "  what():  [enforce fail at pair.cc:464] op.preamble.length <= "
+                       "op.nbytes. 10 vs 8. Received data size doesn't match expected "
+                       "size. Is there a distributed collective mismatch in your "
+                       "code?"})}),
+       Fault::Desync, "ranks", kNo});
+  add({"ranks time out in different operations",
+       failed({exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout)),
+               exited(1, in_call("[rank1]: ", "broadcast", 12, kGlooTimeout))},
+              2),
+       Fault::Desync, "ranks 0, 1", kNo});
+  add({"ranks time out in different lines",
+       failed({exited(1, in_call("[rank1]: ", "all_reduce", 32, kGlooTimeout)),
+               exited(0, in_call("[rank0]: ", "all_reduce", 14, kGlooTimeout)),
+               exited(2, in_call("[rank2]: ", "all_reduce", 14, kGlooTimeout))},
+              3),
+       Fault::Desync, "rank 1", kNo});
+  add({"worker_lib's mismatch",
+       failed({killed(1, SIGABRT,
+                      {"  what():  rank 1: all_reduce #3: rank 0 sends 8 floats of "
+                       "broadcast, this rank receives 4 floats of all_reduce"})}),
+       Fault::Desync, "ranks", kNo});
+  add({"a hang with different operations",
+       hung({0, 1}, std::string("ranks 0, 2, 3: no sign of life (py-spy)\n") + kInAllReduce +
+                        "rank 1: no sign of life (py-spy)\n" + kInBroadcast),
+       Fault::Desync, "rank 1", kNo});
+  add({"a hang with different sizes, by worker_lib",
+       hung({0, 1, 2},
+            "ranks 0, 1: in all_reduce #7 (4096 bytes), no sign of life (gdb)\n"
+            "rank 2: in all_reduce #7 (2048 bytes), no sign of life (gdb)\n",
+            3),
+       Fault::Desync, "rank 2", kNo});
+  // Missing ranks.
+  add({"tried: monitored barrier",
+       failed(
+           {exited(0, {"[rank0]: RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier "
+                       "in 6000 ms"})}),
+       Fault::MissingRank, "rank 1"});
+  add({"monitored barrier, several ranks",
+       failed({exited(0, {"RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in "
+                          "6000 ms"})}),
+       Fault::MissingRank, "ranks 1, 3"});
+  add({"tried: a Gloo timeout of two ranks",
+       failed({exited(0, in_call("[rank0]: ", "all_reduce", 18, kGlooTimeout))}, 2),
+       Fault::MissingRank, "rank 1"});
+  add({"a Gloo timeout seen by one of many",
+       failed({exited(0, in_call("[rank0]: ", "all_reduce", 18, kGlooTimeout))}, 64),
+       Fault::MissingRank, "ranks"});
+  add({"NCCL's watchdog with a desync report",
+       failed({killed(0, SIGABRT,
+                      {"[rank0]:[E1126 16:41:59 ProcessGroupNCCL.cpp:683] [Rank 0] Watchdog caught "
+                       "collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, "
+                       "NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600029 milliseconds "
+                       "before timing out.",
+                       "\t - [2] finished collective #6, but didn't join collective #7 (count from "
+                       "1)"})}),
+       Fault::MissingRank, "rank 2"});
+  add({"NCCL's watchdog on three of four ranks",
+       failed({killed(0, SIGABRT,
+                      {"what():  [Rank 0] Watchdog caught collective operation timeout: "
+                       "WorkNCCL(SeqNum=7, OpType=ALLREDUCE)"}),
+               killed(1, SIGABRT,
+                      {"what():  [Rank 1] Watchdog caught collective operation timeout: "
+                       "WorkNCCL(SeqNum=7, OpType=ALLREDUCE)"}),
+               killed(3, SIGABRT,
+                      {"what():  [Rank 3] Watchdog caught collective operation timeout: "
+                       "WorkNCCL(SeqNum=7, OpType=ALLREDUCE)"})}),
+       Fault::MissingRank, "rank 2"});
+  add({"worker_lib's barrier",
+       failed({killed(0, SIGABRT,
+                      {"  what():  rank 0: barrier #3: ranks 1, 2 did not come in "
+                       "time"})}),
+       Fault::MissingRank, "ranks 1, 2"});
+  add({"worker_lib's TCP",
+       failed({killed(0, SIGABRT,
+                      {"  what():  rank 0: all_reduce #3: rank 3 did not do its part in "
+                       "time; run with DRUN_DEBUG=1 to learn which rank calls something "
+                       "else"})}),
+       Fault::MissingRank, "rank 3"});
+  add({"a hang: one rank is elsewhere",
+       hung({0, 2, 3}, std::string("ranks 0, 2, 3: no sign of life (py-spy)\n") + kInAllReduce +
+                           "rank 1: (py-spy)\n" + kSleeps),
+       Fault::MissingRank, "rank 1"});
+  add({"tried: a hang without a debugger",
+       hung({0}, std::string("ranks 0, 2, 3: no sign of life (/proc)\n") + kFutex +
+                     "rank 1: (/proc)\n  process python\n    thread python\n      sleeping in "
+                     "hrtimer_nanosleep (clock_nanosleep)\n      hrtimer_nanosleep (kernel)\n"),
+       Fault::MissingRank, "rank 1"});
+  add({"tried: a stopped rank",
+       hung({1}, std::string("ranks 0, 2, 3: (/proc)\n") + kFutex +
+                     "rank 1: no sign of life (/proc)\n  process python, stopped\n    thread "
+                     "python\n      stopped in do_signal_stop (system call 62)\n"),
+       Fault::MissingRank, "rank 1", kYes});
+  add({"a hang: worker_lib's counts",
+       hung({7},
+            "ranks 0-6: in all_reduce #812 (4096 bytes) (gdb)\n  process train\n    thread "
+            "train\n      poll (libc.so.6)\nrank 7: last ended all_reduce #811, not in one, no "
+            "sign of life (gdb)\n  process train\n    thread train\n      spin (train)\n",
+            8),
+       Fault::MissingRank, "rank 7"});
+  add({"a hang: behind in NCCL",
+       hung({7},
+            "ranks 0-6: (gdb)\n  process train\n    thread train\n      poll (libc.so.6)\n"
+            "rank 7: at all_reduce 811 in a communicator of 8, the others at 812 (NCCL), no "
+            "sign of life (gdb)\n  process train\n    thread train\n      spin (train)\n",
+            8),
+       Fault::MissingRank, "rank 7"});
+  add({"a hang: a rank that has ended",
+       hung({0, 2, 3}, std::string("ranks 0, 2, 3: no sign of life (py-spy)\n") + kInAllReduce +
+                           "rank 1: has ended (agent)\n"),
+       Fault::MissingRank, "rank 1", kNo});
+  // Data loaders.
+  add({"a hang: a data loader",
+       hung({1}, std::string("ranks 0, 2, 3: (py-spy)\n") + kInAllReduce +
+                     "rank 1: no sign of life (py-spy)\n" + kInLoader),
+       Fault::DataLoader, "rank 1"});
+  add({"a hang: a data loader, without a debugger",
+       hung({1}, std::string("ranks 0, 2, 3: (/proc)\n") + kFutex +
+                     "rank 1: no sign of life (/proc)\n  process python\n    thread python\n      "
+                     "sleeping in poll_schedule_timeout (poll)\n  process pt_data_worker\n    "
+                     "thread pt_data_worker\n      sleeping in hrtimer_nanosleep (nanosleep)\n"),
+       Fault::DataLoader, "rank 1"});
+  add({"all ranks wait for data",
+       hung({0, 1}, std::string("ranks 0, 1: no sign of life (py-spy)\n") + kInLoader, 2),
+       Fault::DataLoader, "ranks 0, 1"});
+  add({"a data loader's process was killed",
+       failed({exited(1, {"RuntimeError: DataLoader worker (pid 4711) is killed by signal: "
+                          "Killed. "})}),
+       Fault::DataLoader, "rank 1"});
+  add({"a data loader's process exited",
+       failed({exited(1, {"RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly"})}),
+       Fault::DataLoader, "rank 1"});
+  add({"tried: a killed process that shared a tensor",
+       failed({exited(1, {"[rank1]:   File \"/usr/lib/python3.11/multiprocessing/"
+                          "resource_sharer.py\", line 86, in get_connection",
+                          "[rank1]:     c = Client(address, authkey=x)",
+                          "[rank1]: ConnectionResetError: [Errno 104] Connection reset by peer"})}),
+       Fault::DataLoader, "rank 1"});
+  add({"no shared memory",
+       failed({exited(1, {"ERROR: Unexpected bus error encountered in worker. This might be caused "
+                          "by insufficient shared memory (shm)."})}),
+       Fault::DataLoader, "rank 1"});
+  add({"a data loader's timeout",
+       failed({exited(1, {"RuntimeError: DataLoader timed out after 60 seconds"})}),
+       Fault::DataLoader, "rank 1"});
+  // Network.
+  add({"connections break, and no rank has died",
+       failed({exited(0, in_call("", "all_reduce", 9, kGlooClosed)),
+               exited(1, in_call("", "all_reduce", 9, kGlooClosed))}),
+       Fault::Network, "ranks", kYes});
+  add({"the store cannot be reached",
+       failed({exited(3, {"torch.distributed.DistNetworkError: The client socket has timed out "
+                          "after 60000ms while trying to connect to (10.0.0.1, 29500)."})}),
+       Fault::Network, "ranks", kYes});
+  add({"connection refused",
+       failed({exited(3, {"ConnectionRefusedError: [Errno 111] Connection refused"})}),
+       Fault::Network, "ranks", kYes});
+  add({"Gloo cannot connect",
+       failed(
+           {exited(3, {"RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error"})}),
+       Fault::Network, "ranks", kYes});
+  add({"NCCL without a route",
+       failed({exited(1, {"torch.distributed.DistBackendError: NCCL error in: x, unhandled system "
+                          "error",
+                          "ncclSystemError: System call (e.g. socket, malloc) or external library "
+                          "call failed or device error.",
+                          "Last error:",
+                          "socketStartConnect: Connect to 10.0.0.1<40000> failed : No route to "
+                          "host"})}),
+       Fault::Network, "ranks", kYes});
+  add({"a name that does not resolve",
+       failed({exited(1, {"socket.gaierror: [Errno -2] Name or service not known"})}),
+       Fault::Network, "ranks", kYes});
+  add({"a port in use",
+       failed({exited(0, {"torch.distributed.DistNetworkError: The server socket has failed to "
+                          "listen on any local network address. port: 29500, useIpv6: false, code: "
+                          "-98, name: EADDRINUSE, message: address already in use"})}),
+       Fault::Network, "rank 0"});
+  add({"a lost node", outcome_of(NodeLost{1, "gpu1", false, "no heartbeat for 10 s"}),
+       Fault::Network, "ranks", kYes, 1});
+  add({"nodes that did not join",
+       outcome_of(NotRun{{ErrorCode::Timeout, "node 1 did not join in 900 s"}}), Fault::Network});
+  add({"a hang: all ranks in the same collective",
+       hung({0, 1, 2, 3}, std::string("ranks 0-3: no sign of life (py-spy)\n") + kInAllReduce),
+       Fault::Network});
+  // Hardware.
+  add({"ECC",
+       failed({exited(3, {"RuntimeError: CUDA error: uncorrectable ECC error encountered"})}),
+       Fault::Hardware, "rank 3", kYes, 1});
+  add({"Xid",
+       failed({exited(2, {"NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the "
+                          "bus."})}),
+       Fault::Hardware, "rank 2", kYes, 1});
+  add({"ECC, found through NCCL",
+       failed({exited(0, {"torch.distributed.DistBackendError: NCCL error in: x, unhandled cuda "
+                          "error",
+                          "Cuda failure 214 'uncorrectable ECC error encountered'"})}),
+       Fault::Hardware, "rank 0", kYes, 0});
+  add({"SIGBUS", failed({killed(1, SIGBUS)}), Fault::Hardware, "rank 1"});
+  // Errors of the user.
+  add({"tried: a missing module",
+       early(failed({exited(1, {"ModuleNotFoundError: No module named 'nosuchmodule'"}),
+                     exited(0, {"ModuleNotFoundError: No module named 'nosuchmodule'"})})),
+       Fault::UserError, "rank 1", kNo});
+  add({"a syntax error",
+       early(failed({exited(0, {"  File \"train.py\", line 3", "    if",
+                                "SyntaxError: invalid "
+                                "syntax"})})),
+       Fault::UserError, "rank 0", kNo});
+  add({"a script that does not exist",
+       early(failed({exited(0,
+                            {"python: can't open file '/home/u/trian.py': [Errno 2] No such file "
+                             "or directory"},
+                            2)})),
+       Fault::UserError, "rank 0", kNo});
+  add({"argparse",
+       early(failed({exited(0,
+                            {"usage: train.py [-h]",
+                             "train.py: error: unrecognized arguments: "
+                             "--lr"},
+                            2)})),
+       Fault::UserError, "rank 0", kNo});
+  add({"exit code 2 at once", early(failed({exited(0, {"bad option"}, 2)})), Fault::UserError,
+       "rank 0", kNo});
+  add({"a missing file at once",
+       early(failed({exited(0, {"FileNotFoundError: [Errno 2] No such file or directory: "
+                                "'data.bin'"})})),
+       Fault::UserError, "rank 0", kNo});
+  add({"a command that is not found", failed({exited(0, {}, 127)}), Fault::UserError, "rank 0",
+       kNo});
+  add({"not executable", failed({failure_of(0, NotStarted{EACCES})}), Fault::UserError, "rank 0",
+       kNo});
+  add({"a shared library",
+       early(failed({exited(0,
+                            {"./train: error while loading shared libraries: libx.so.1: cannot "
+                             "open shared object file: No such file or directory"},
+                            127)})),
+       Fault::UserError, "rank 0", kNo});
+  add({"drun's own usage", outcome_of(NotRun{{ErrorCode::Usage, "no program"}}), Fault::UserError,
+       "ranks", kNo});
+  // Others.
+  add({"a hang of one rank",
+       hung({0},
+            "rank 0: no sign of life (/proc)\n  process train\n    thread train\n      "
+            "sleeping in hrtimer_nanosleep (nanosleep)\n",
+            1),
+       Fault::Hang, "rank 0"});
+  add({"a hang in which nothing differs",
+       hung({0, 1}, std::string("ranks 0, 1: no sign of life (/proc)\n") + kFutex, 2), Fault::Hang,
+       "ranks 0, 1"});
+  add({"a hang without stacks", hung({2}, ""), Fault::Hang, "rank 2"});
+  add({"preempted", outcome_of(Preempted{"the time limit of Slurm job 7 ends at 14:00:00"}),
+       Fault::Preempted, "ranks", kYes});
+  add({"interrupted", outcome_of(Interrupted{SIGINT, 0, "gpu0"}), Fault::Interrupted, "ranks",
+       kYes});
+  add({"success", outcome_of(Succeeded{}), Fault::None});
+  add({"failed, and nothing is known", failed({}), Fault::None});
+  return all;
+}
+
+std::string words(const Diagnosis& found) {
+  std::string text = found.summary + " | " + found.advice;
+  for (const std::string& line : found.evidence) text += "\n  " + line;
+  return text;
+}
+
+void check_form(const Diagnosis& found) {
+  if (found.fault == Fault::None) return;
+  CHECK(!found.summary.empty());
+  CHECK(found.summary.size() <= kDiagnosisLineBytes);
+  CHECK(!found.advice.empty());
+  CHECK_FALSE(found.advice.ends_with('.'));
+  CHECK(!found.evidence.empty());
+  CHECK(found.evidence.size() <= kMostEvidenceLines);
+  for (const std::string& line : found.evidence) CHECK(line.size() <= kDiagnosisLineBytes);
+}
+
+}  // namespace
+
+TEST_CASE("the end of a job gets the right class, ranks and advice") {
+  const std::vector<Case> all = cases();
+  CHECK(all.size() >= 60);
+  for (const Case& each : all) {
+    const Diagnosis found = diagnose(each.outcome);
+    INFO(each.name << ": " << words(found));
+    CHECK(std::string(word_of(found.fault)) == word_of(each.fault));
+    CHECK(ranks_text(found.ranks) == each.ranks);
+    CHECK(std::string(word_of(found.restart_helps)) == word_of(each.helps));
+    CHECK(found.exclude_node == each.exclude);
+    check_form(found);
+  }
+}
+
+TEST_CASE("a plain crash adds nothing to the headline, and a crash behind its victims does") {
+  CHECK_FALSE(diagnose(failed({killed(1, SIGKILL)})).adds_to_headline);
+  CHECK_FALSE(diagnose(failed({exited(1, {"ValueError: x"})})).adds_to_headline);
+  const Diagnosis found = diagnose(
+      failed({exited(0, in_call("[rank0]: ", "all_reduce", 9, kGlooClosed)), killed(2, SIGSEGV)}));
+  CHECK(found.adds_to_headline);
+  CHECK(found.summary == "rank 2: signal 11 (SIGSEGV, segmentation fault)");
+  REQUIRE(found.evidence.size() == 2);
+  CHECK(found.evidence.back().starts_with("rank 0, its peer: RuntimeError: "));
+}
+
+TEST_CASE("a desync says what each group of ranks called, and where") {
+  CHECK(diagnose(failed({exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout)),
+                         exited(1, in_call("[rank1]: ", "broadcast", 12, kGlooTimeout))},
+                        2))
+            .summary ==
+        "desync: rank 0 waited in all_reduce at train.py:13, rank 1 waited in broadcast at "
+        "train.py:12");
+  CHECK(diagnose(failed({exited(0, {mismatch(fingerprint(0, "ALLREDUCE", "[4]"),
+                                             fingerprint(1, "ALLREDUCE", "[3]"))})},
+                        2))
+            .summary ==
+        "desync: rank 1 called ALLREDUCE of shape [3], rank 0 called ALLREDUCE of shape [4]");
+  CHECK(diagnose(hung({0, 1}, std::string("ranks 0, 2, 3: (py-spy)\n") + kInAllReduce +
+                                  "rank 1: (py-spy)\n" + kInBroadcast))
+            .evidence ==
+        Lines{"rank 1: in broadcast, train.py:44", "ranks 0, 2, 3: in all_reduce, train.py:33"});
+}
+
+TEST_CASE("evidence that is given counts instead of the traceback's") {
+  Outcome outcome = hung({1}, "");
+  const Evidence evidence{
+      .groups = {
+          {.ranks = {{0, 0}, {2, 3}}, .doing = "in broadcast #4 (8 bytes)", .source = "gdb"},
+          {.ranks = {{1, 1}}, .doing = "last ended reduce #3, not in one", .source = "gdb"}}};
+  const Diagnosis found = diagnose(outcome, {.stacks = evidence});
+  CHECK(found.fault == Fault::MissingRank);
+  CHECK(found.summary == "rank 1 has not arrived in broadcast");
+}
+
+TEST_CASE("evidence is the same after it was written as text and read") {
+  Evidence evidence{
+      .groups = {{.ranks = {{0, 6}, {8, 63}},
+                  .doing = "in all_reduce #812 (4096 bytes)",
+                  .source = "gdb",
+                  .lines = {"process train", "  thread train", "    poll (libc.so.6)"}},
+                 {.ranks = {{7, 7}}, .is_quiet = true, .source = "py-spy, /proc"}},
+      .notes = {"node 3 (gpu3): no answer in 10 s"}};
+  std::string text;
+  for (const std::string& line : evidence_lines(evidence, 0)) text += line + "\n";
+  CHECK(read_evidence(text) == evidence);
+}
+
+TEST_CASE("how long the round ran decides between a start-up error and a crash") {
+  Outcome outcome = failed({exited(0, {"bad"}, 2)});
+  CHECK(diagnose(outcome).fault == Fault::Crash);
+  CHECK(diagnose(outcome, {.round_ran = std::chrono::seconds(3)}).fault == Fault::UserError);
+  outcome.duration = std::chrono::seconds(3);
+  outcome.restarts = 1;  // it is not known how long the last round ran
+  CHECK(diagnose(outcome).fault == Fault::Crash);
+}
+
+TEST_CASE("hostile and very long texts end in a bounded diagnosis") {
+  std::mt19937 random(7);
+  for (int i = 0; i < 300; ++i) {
+    INFO("seed 7, turn " << i);
+    Lines tail;
+    for (int line = 0; line < 20; ++line) {
+      std::string text;
+      for (int byte = 0; byte < 200; ++byte) text += static_cast<char>(random() % 256);
+      if (line % 5 == 0) text += "Ranks 99999999999999999999, -1, failed to pass monitoredBarrier";
+      if (line % 7 == 0) text += "Rank x is running collective: OpType=TensorShape=";
+      tail.push_back(text);
+    }
+    check_form(diagnose(failed({exited(0, tail)})));
+    std::string stacks;
+    for (const std::string& text : tail) stacks += "ranks 0-" + text + ": (gdb)\n";
+    check_form(diagnose(hung({0}, stacks)));
+  }
+  const std::string huge(std::size_t{8} << 20, '[');
+  const Outcome long_text = failed({recorded(1, huge, huge), exited(0, {huge, huge})});
+  check_form(diagnose(long_text));
+  std::string many;
+  for (int i = 0; i < 200'000; ++i) many += "rank 1: in all_reduce (gdb)\n";
+  check_form(diagnose(hung({1}, many)));
+  std::vector<Failure> failures;
+  for (int rank = 0; rank < 5000; ++rank) failures.push_back(exited(rank, {kNcclRemote}));
+  check_form(diagnose(failed(failures, 5000)));
+  check_form(diagnose(hung({0}, "rank 0-2147483647: (gdb)\nranks 5-1: (gdb)\nranks ,: (gdb)\n")));
+}
+
+}  // namespace drun::agent
