@@ -1,6 +1,5 @@
 // Feeds arbitrary answers, and an arbitrary list of sockets, to the client side of `drun status`
 // and `drun stacks`. Each is parsed or rejected, and the printed text has no control characters.
-// There is no such target for the agents, because they read nothing from their sockets.
 //
 // Input: an answer, a zero byte, and a list of sockets.
 #include <algorithm>
