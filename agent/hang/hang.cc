@@ -166,10 +166,10 @@ bool wants_nccl(const State& state, Time now) {
 
 void note_asked(State& state, Time now) { state.asked_at = now; }
 
-void hear(State& state, const std::vector<ras::RankPosition>& standings, Time now) {
-  for (std::size_t i = 0; i < std::min(standings.size(), state.workers.size()); ++i) {
+void hear(State& state, const std::vector<ras::RankPosition>& positions, Time now) {
+  for (std::size_t i = 0; i < std::min(positions.size(), state.workers.size()); ++i) {
     Worker& worker = state.workers[i];
-    const ras::RankPosition& standing = standings[i];
+    const ras::RankPosition& standing = positions[i];
     if (!standing.is_known) {
       worker.nccl.reset();
       continue;

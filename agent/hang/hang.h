@@ -96,7 +96,7 @@ Milliseconds ask_interval(Milliseconds timeout, int nodes);
 bool wants_nccl(const State& state, Time now);
 void note_asked(State& state, Time now);
 // Takes an answer of NCCL's service, by local rank. Workers missing from it are judged without it.
-void hear(State& state, const std::vector<ras::RankPosition>& standings, Time now);
+void hear(State& state, const std::vector<ras::RankPosition>& positions, Time now);
 
 // Whether the worker has shown no sign of activity for the timeout.
 bool is_quiet(const State& state, std::size_t local_rank);

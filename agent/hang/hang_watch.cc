@@ -20,7 +20,7 @@ std::string HangWatch::heartbeat_file(std::size_t local_rank) const {
 void HangWatch::start(const World& world, Pids pids, OnSuspects on_suspects) {
   if (!is_on()) return;
   base_rank_ = world.base_rank;
-  standings_.clear();
+  positions_.clear();
   pids_ = std::move(pids);
   on_suspects_ = std::move(on_suspects);
   state_ = hang::begin(pids_().size(), timeout_, Clock::now());
@@ -38,12 +38,12 @@ void HangWatch::begin_look() { hang::begin_look(state_, Clock::now()); }
 void HangWatch::end_look() { hang::end_look(state_, Clock::now()); }
 
 std::vector<WorkerFacts> HangWatch::facts(std::size_t count, const ras::Findings& findings) const {
-  const auto& standings = findings.standings.empty() ? standings_ : findings.standings;
+  const auto& positions = findings.positions.empty() ? positions_ : findings.positions;
   std::vector<WorkerFacts> facts;
   for (std::size_t i = 0; i < count; ++i)
     facts.push_back({.pulse = files_.pulse(i),
                      .is_quiet = hang::is_quiet(state_, i),
-                     .nccl = i < standings.size() ? standings[i] : ras::RankPosition()});
+                     .nccl = i < positions.size() ? positions[i] : ras::RankPosition()});
   return facts;
 }
 
@@ -71,8 +71,8 @@ void HangWatch::ask_nccl() {
   hang::note_asked(state_, Clock::now());
   ras_.ask({.pids = pids_(), .base_rank = base_rank_}, [this](const ras::Findings& findings) {
     if (!on_suspects_) return;
-    standings_ = findings.standings;
-    hang::hear(state_, findings.standings, Clock::now());
+    positions_ = findings.positions;
+    hang::hear(state_, findings.positions, Clock::now());
   });
 }
 

@@ -59,7 +59,7 @@ class HangWatch {
   Output& output_;
   ras::Service& ras_;
   int base_rank_ = 0;
-  std::vector<ras::RankPosition> standings_;  // from the latest answer; empty: none yet
+  std::vector<ras::RankPosition> positions_;  // from the latest answer; empty: none yet
   HeartbeatFiles files_;
   hang::State state_;
   Pids pids_;

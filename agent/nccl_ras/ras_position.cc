@@ -81,11 +81,11 @@ class Finder {
     for (std::size_t i = 0; i < own.pids.size(); ++i)
       for (const int pid : own.pids[i])
         if (pid > 0) local_ranks_.emplace(pid, i);
-    standings_.resize(own.pids.size());
+    positions_.resize(own.pids.size());
     gaps_.resize(own.pids.size());
   }
 
-  std::vector<RankPosition> standings() {
+  std::vector<RankPosition> positions() {
     for (const Communicator& communicator : report_.communicators) take(communicator);
     for (const Lost& lost : report_.lost) take(lost);
     const bool has_root = has_lost_ || std::any_of(places_.begin(), places_.end(), [](auto& each) {
@@ -93,11 +93,11 @@ class Finder {
                           });
     for (const auto& [key, place] : places_) {
       const auto own = local_rank_of({.pid = key.first, .host = key.second});
-      if (!own || standings_[*own].stand == NcclPosition::Behind) continue;
+      if (!own || positions_[*own].stand == NcclPosition::Behind) continue;
       const bool is_behind = place.is_behind && (!place.is_ahead || !has_root);
-      standings_[*own].stand = is_behind ? NcclPosition::Behind : NcclPosition::Ahead;
+      positions_[*own].stand = is_behind ? NcclPosition::Behind : NcclPosition::Ahead;
     }
-    return std::move(standings_);
+    return std::move(positions_);
   }
 
   std::optional<std::size_t> local_rank_of(const Process& process) const {
@@ -111,7 +111,7 @@ class Finder {
     const Spreads spreads = spreads_of(communicator);
     for (const Rank& rank : communicator.ranks) {
       const auto own = local_rank_of(rank.process);
-      if (own) standings_[*own].is_known = true;
+      if (own) positions_[*own].is_known = true;
       for (std::size_t kind = 0; kind < kMostKinds; ++kind) {
         if (!rank.counts[kind]) continue;
         place(rank.process, *rank.counts[kind], *spreads[kind]);
@@ -124,9 +124,9 @@ class Finder {
     has_lost_ = true;
     const auto own = local_rank_of(lost.process);
     if (!own) return;
-    standings_[*own].is_known = true;
-    standings_[*own].stand = NcclPosition::Behind;
-    standings_[*own].words = lost.is_dead ? "is taken for dead" : "does not answer";
+    positions_[*own].is_known = true;
+    positions_[*own].stand = NcclPosition::Behind;
+    positions_[*own].words = lost.is_dead ? "is taken for dead" : "does not answer";
   }
 
   void place(const Process& process, std::uint64_t value, const Spread& spread) {
@@ -138,7 +138,7 @@ class Finder {
 
   void take_own(std::size_t local_rank, const Communicator& communicator, std::size_t kind,
                 std::uint64_t value, const Spread& spread) {
-    RankPosition& standing = standings_[local_rank];
+    RankPosition& standing = positions_[local_rank];
     for (const char c : communicator.hash)
       standing.progress = mixed(standing.progress, static_cast<unsigned char>(c));
     standing.progress = mixed(mixed(standing.progress, value), spread.least);
@@ -150,7 +150,7 @@ class Finder {
   const Report& report_;
   const Own& own_;
   std::map<int, std::size_t> local_ranks_{};  // by pid
-  std::vector<RankPosition> standings_{};
+  std::vector<RankPosition> positions_{};
   std::vector<std::uint64_t> gaps_{};  // by local rank, the widest so far
   Places places_{};
   bool has_lost_ = false;
@@ -167,11 +167,11 @@ std::string sentence(const RankRanges& ranks, std::string words) {
   return "NCCL: " + ranks_text(ranks) + " " + words;
 }
 
-std::vector<std::string> sentences(const std::vector<RankPosition>& standings, int base_rank) {
+std::vector<std::string> sentences(const std::vector<RankPosition>& positions, int base_rank) {
   std::map<std::string, RankRanges> alike;
-  for (std::size_t i = 0; i < standings.size(); ++i)
-    if (standings[i].stand == NcclPosition::Behind && !standings[i].words.empty())
-      add_rank(alike[standings[i].words], base_rank + static_cast<int>(i));
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    if (positions[i].stand == NcclPosition::Behind && !positions[i].words.empty())
+      add_rank(alike[positions[i].words], base_rank + static_cast<int>(i));
   std::vector<std::string> notes;
   for (const auto& [words, ranks] : alike)
     if (notes.size() < kMostSentences) notes.push_back(sentence(ranks, words));
@@ -199,8 +199,8 @@ std::optional<std::string> level_words(const Report& report) {
 Findings find(const Report& report, const Own& own, int base_rank) {
   Finder finder(report, own);
   Findings findings;
-  findings.standings = finder.standings();
-  findings.notes = sentences(findings.standings, base_rank);
+  findings.positions = finder.positions();
+  findings.notes = sentences(findings.positions, base_rank);
   std::size_t strangers = 0;
   for (const Lost& lost : report.lost) {
     if (finder.local_rank_of(lost.process) || ++strangers > kMostStrangers) continue;

@@ -34,7 +34,7 @@ struct RankPosition {
 };
 
 struct Findings {
-  std::vector<RankPosition> standings{};  // by local rank; empty: no answer
+  std::vector<RankPosition> positions{};  // by local rank; empty: no answer
   std::vector<std::string> notes{};       // sentences for the evidence
 };
 

@@ -59,7 +59,7 @@ class Output::Impl {
   void watch_first_prints(std::function<void(int)> on_first) {
     on_first_print_ = std::move(on_first);
   }
-  rendezvous::LogSink* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
+  rendezvous::LogSink* log_sink(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener() {
     return link_ && !to_stdout_ ? &*link_ : nullptr;
   }
@@ -248,7 +248,7 @@ void Output::Impl::open_gathering() {
           .on_empty = [this] { check_drained(); }});
 }
 
-rendezvous::LogSink* Output::Impl::line_taker(
+rendezvous::LogSink* Output::Impl::log_sink(
     std::function<void(std::uint64_t, std::size_t)> on_taken) {
   on_taken_ = std::move(on_taken);
   return gathered_.get();
@@ -472,8 +472,8 @@ std::optional<std::uint64_t> Output::printed(int local_rank) { return impl_->pri
 void Output::watch_first_prints(std::function<void(int)> on_first) {
   impl_->watch_first_prints(std::move(on_first));
 }
-rendezvous::LogSink* Output::line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken) {
-  return impl_->line_taker(std::move(on_taken));
+rendezvous::LogSink* Output::log_sink(std::function<void(std::uint64_t, std::size_t)> on_taken) {
+  return impl_->log_sink(std::move(on_taken));
 }
 bool Output::is_held_up() const { return impl_->is_held_up(); }
 rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_listener(); }

@@ -13,7 +13,7 @@
 //          or log directory slows the workers (their pipes fill); it neither grows memory nor
 //          blocks this process. If the console fails, this is logged once and the workers continue.
 // Gather:  with OutputSpec::gathers, the lines of all nodes go to the coordinator's Output. There,
-//          line_taker() shows them (gathered_lines.h); on other nodes, line_listener() sends them
+//          log_sink() shows them (gathered_lines.h); on other nodes, line_listener() sends them
 //          (log_uplink.h). A node's lines count as delivered when the coordinator has passed them
 //          on; lines that can no longer reach it are shown on the node itself. With
 //          gathers_by_channel they go to the launcher of --hosts instead.
@@ -104,7 +104,7 @@ class Output {
 
   // Null before prepare(), and without OutputSpec::gathers. `on_taken` is called with the peer and
   // the size of lines that have been passed on.
-  rendezvous::LogSink* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
+  rendezvous::LogSink* log_sink(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener();
 
   // True while the console does not accept the pending output.

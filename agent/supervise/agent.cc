@@ -70,8 +70,8 @@ class Agent final : rendezvous::Client::Listener,
   void on_world(const World& world) override;
   void on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) override;
   void on_outcome(const Outcome& outcome) override;
-  void on_look(std::uint64_t look) override;
-  void on_told(std::uint64_t question, const Evidence& evidence) override {
+  void on_evidence_request(std::uint64_t look) override;
+  void on_stacks(std::uint64_t question, const Evidence& evidence) override {
     observers_.answer(question, evidence);
   }
   void on_hang(const rendezvous::HangFound& found) override;
@@ -81,11 +81,11 @@ class Agent final : rendezvous::Client::Listener,
     report_times();
     client_->give_summary(census, summary_of(status()));
   }
-  void on_census_told(std::uint64_t question, const Census& census) override {
+  void on_census_result(std::uint64_t question, const Census& census) override {
     observers_.answer(question, census);
   }
   void on_log_lookup(std::uint64_t lookup, const LogQuery& query) override;
-  void on_log_told(std::uint64_t question, const LogPart& part) override {
+  void on_log_part(std::uint64_t question, const LogPart& part) override {
     observers_.answer(question, part);
   }
   void on_suspects(const std::vector<hang::Suspect>& suspects);
@@ -229,10 +229,10 @@ Result<void> Agent::open() {
       io_, spec_, log_,
       {.status = [this] { return status(); },
        .ask_job = [this](std::uint64_t question,
-                         const std::string&) { client_->ask_census(question); },
+                         const std::string&) { client_->request_census(question); },
        .ask_stacks = [this](std::uint64_t question, const std::string&) { client_->ask(question); },
-       .ask_log = [this](std::uint64_t question,
-                         const LogQuery& query) { client_->ask_log(question, query); }});
+       .request_log = [this](std::uint64_t question,
+                             const LogQuery& query) { client_->request_log(question, query); }});
   if (!opened) return opened;
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
@@ -262,7 +262,7 @@ Result<void> Agent::open_server(JoinSpec& join) {
     end_if_ready();
   };
   auto server =
-      take_seat(io_, join, log_, on_finished, on_leader, output_.line_taker(on_taken), on_trouble);
+      take_seat(io_, join, log_, on_finished, on_leader, output_.log_sink(on_taken), on_trouble);
   if (!server) return server.error();
   server_ = *std::move(server);
   show_joining();
@@ -489,7 +489,7 @@ void Agent::on_message(const rendezvous::CoordinatorMessage& message) {
   }
 }
 
-void Agent::on_look(std::uint64_t look) {
+void Agent::on_evidence_request(std::uint64_t look) {
   const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
   if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
   watch_.look([this, look](const Evidence& evidence) { client_->give_evidence(look, evidence); });

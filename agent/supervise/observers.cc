@@ -64,7 +64,7 @@ Result<void> Observers::open(asio::io_context& io, const AgentSpec& spec, const 
       io, log, "drun-logs", kLogsLimit,
       [this](std::uint64_t question, const std::string& request) {
         if (const std::optional<LogQuery> query = parse_log_request(request))
-          return sources_.ask_log(question, *query);
+          return sources_.request_log(question, *query);
         answer(question, LogPart{.note = "malformed request"});
       },
       [](const std::string& why) { return log_answer({.note = why}); },

@@ -30,7 +30,7 @@ class Observers {
     std::function<NodeStatus()> status;
     ForwardedQueries::Ask ask_job;
     ForwardedQueries::Ask ask_stacks;
-    std::function<void(std::uint64_t question, const LogQuery& query)> ask_log;
+    std::function<void(std::uint64_t question, const LogQuery& query)> request_log;
   };
 
   // Errors: those of EventFile and web::Server, if the user enabled them.

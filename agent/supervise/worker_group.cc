@@ -5,63 +5,63 @@
 
 #include "rendezvous/base/result.h"
 
-namespace drun::agent::gang {
+namespace drun::agent::worker_group {
 namespace {
 
 using Actions = std::vector<Action>;
 
 template <typename... Phases>
-bool is_in(const State& gang) {
-  return (std::holds_alternative<Phases>(gang.phase) || ...);
+bool is_in(const State& worker_group) {
+  return (std::holds_alternative<Phases>(worker_group.phase) || ...);
 }
 
-Actions begin_killing(State& gang, Time now) {
-  gang.phase =
-      Killing{.again_at = now + gang.times.kill_again, .give_up_at = now + gang.times.unkillable};
+Actions begin_killing(State& worker_group, Time now) {
+  worker_group.phase = Killing{.again_at = now + worker_group.times.kill_again,
+                               .give_up_at = now + worker_group.times.unkillable};
   return {KillAll{}, CheckIfGone{}};
 }
 
-Actions begin_stopping(State& gang, int signal, Time now) {
-  if (gang.times.shutdown <= Milliseconds::zero()) return begin_killing(gang, now);
-  gang.phase = Stopping{.kill_at = now + gang.times.shutdown};
+Actions begin_stopping(State& worker_group, int signal, Time now) {
+  if (worker_group.times.shutdown <= Milliseconds::zero()) return begin_killing(worker_group, now);
+  worker_group.phase = Stopping{.kill_at = now + worker_group.times.shutdown};
   return {SignalAll{signal}, CheckIfGone{}};
 }
 
-Actions terminate_leftovers(State& gang, Milliseconds until_kill, Time now) {
-  gang.phase = Terminating{.kill_at = now + until_kill};
+Actions terminate_leftovers(State& worker_group, Milliseconds until_kill, Time now) {
+  worker_group.phase = Terminating{.kill_at = now + until_kill};
   return {SignalAll{SIGTERM}, CheckIfGone{}};
 }
 
-Actions end(State& gang, RoundEnd how) {
-  gang.phase = Idle{};
-  gang.alive = 0;
+Actions end(State& worker_group, RoundEnd how) {
+  worker_group.phase = Idle{};
+  worker_group.alive = 0;
   return {ReportGone{how}};
 }
 
-Actions keep_leftovers(State& gang) {
-  gang.phase = Kept{};
+Actions keep_leftovers(State& worker_group) {
+  worker_group.phase = Kept{};
   return {ReportGone{RoundEnd::Kept}};
 }
 
 // Every worker returned 0. CheckIfGone precedes any signal, because most workers leave no processes
 // behind.
-Actions succeed(State& gang, Time now) {
-  const Times& times = gang.times;
-  switch (gang.leftovers) {
+Actions succeed(State& worker_group, Time now) {
+  const Times& times = worker_group.times;
+  switch (worker_group.leftovers) {
     case LeftoverPolicy::Wait:
-      gang.phase = Waiting{.report_at = times.wait_report < times.shutdown
-                                            ? std::optional(now + times.wait_report)
-                                            : std::nullopt,
-                           .terminate_at = now + times.shutdown};
+      worker_group.phase = Waiting{.report_at = times.wait_report < times.shutdown
+                                                    ? std::optional(now + times.wait_report)
+                                                    : std::nullopt,
+                                   .terminate_at = now + times.shutdown};
       break;
     case LeftoverPolicy::Keep:
-      gang.phase = Settling{.keep_at = now + times.settle};
+      worker_group.phase = Settling{.keep_at = now + times.settle};
       break;
     case LeftoverPolicy::Kill: {
       Actions actions{ReportSuccess{}};
       for (const Action& action : times.shutdown <= Milliseconds::zero()
-                                      ? begin_killing(gang, now)
-                                      : terminate_leftovers(gang, times.shutdown, now))
+                                      ? begin_killing(worker_group, now)
+                                      : terminate_leftovers(worker_group, times.shutdown, now))
         actions.push_back(action);
       return actions;
     }
@@ -69,96 +69,111 @@ Actions succeed(State& gang, Time now) {
   return {ReportSuccess{}, CheckIfGone{}};
 }
 
-Actions on_started(State& gang, const Started& started) {
-  assert(is_in<Idle>(gang) && started.workers > 0);
-  gang.phase = Running{};
-  gang.alive = started.workers;
+Actions on_started(State& worker_group, const Started& started) {
+  assert(is_in<Idle>(worker_group) && started.workers > 0);
+  worker_group.phase = Running{};
+  worker_group.alive = started.workers;
   return {};
 }
 
-Actions on_worker_exited(State& gang, const WorkerExited& exited, Time now) {
-  if (is_in<Idle>(gang)) return {};  // given up earlier, and exited now
-  assert((is_in<Running, Notified, Stopping, Killing>(gang)) && gang.alive > 0);
-  --gang.alive;
+Actions on_worker_exited(State& worker_group, const WorkerExited& exited, Time now) {
+  if (is_in<Idle>(worker_group)) return {};  // given up earlier, and exited now
+  assert((is_in<Running, Notified, Stopping, Killing>(worker_group)) && worker_group.alive > 0);
+  --worker_group.alive;
   const bool failed = exited.before_stop && !exited.succeeded;
   Actions actions;
-  if (is_in<Running>(gang)) {
+  if (is_in<Running>(worker_group)) {
     // Signal before reporting, because the signal lets other processes act; the report follows at
     // once.
-    if (failed) actions = begin_stopping(gang, SIGTERM, now);
-    if (!failed && gang.alive == 0) return succeed(gang, now);
+    if (failed) actions = begin_stopping(worker_group, SIGTERM, now);
+    if (!failed && worker_group.alive == 0) return succeed(worker_group, now);
   }
   if (failed) actions.push_back(ReportFailure{exited.local_rank});
-  if (gang.alive == 0 && is_in<Notified, Stopping, Killing>(gang)) actions.push_back(CheckIfGone{});
+  if (worker_group.alive == 0 && is_in<Notified, Stopping, Killing>(worker_group))
+    actions.push_back(CheckIfGone{});
   return actions;
 }
 
-Actions on_stop_requested(State& gang, const StopRequested& stop, Time now) {
-  if (is_in<Running>(gang) && stop.notice > Milliseconds::zero()) {
-    gang.phase = Notified{.stop_at = now + stop.notice};
+Actions on_stop_requested(State& worker_group, const StopRequested& stop, Time now) {
+  if (is_in<Running>(worker_group) && stop.notice > Milliseconds::zero()) {
+    worker_group.phase = Notified{.stop_at = now + stop.notice};
     return {NotifyAll{stop.signal}, CheckIfGone{}};
   }
-  if (!is_in<Running, Notified, Waiting, Settling, Kept>(gang)) return {};
-  return begin_stopping(gang, stop.notice > Milliseconds::zero() ? SIGTERM : stop.signal, now);
+  if (!is_in<Running, Notified, Waiting, Settling, Kept>(worker_group)) return {};
+  return begin_stopping(worker_group, stop.notice > Milliseconds::zero() ? SIGTERM : stop.signal,
+                        now);
 }
 
-Actions on_kill_requested(State& gang, Time now) {
-  if (is_in<Idle, Killing>(gang)) return {};
-  return begin_killing(gang, now);
+Actions on_kill_requested(State& worker_group, Time now) {
+  if (is_in<Idle, Killing>(worker_group)) return {};
+  return begin_killing(worker_group, now);
 }
 
-Actions on_all_gone(State& gang) {
-  if (gang.alive > 0 || is_in<Idle, Running>(gang)) return {};
-  if (!is_in<Kept>(gang)) return end(gang, RoundEnd::Clean);
-  gang.phase = Idle{};
+Actions on_all_gone(State& worker_group) {
+  if (worker_group.alive > 0 || is_in<Idle, Running>(worker_group)) return {};
+  if (!is_in<Kept>(worker_group)) return end(worker_group, RoundEnd::Clean);
+  worker_group.phase = Idle{};
   return {};
 }
 
-Actions on_waiting_deadline(State& gang, Waiting& waiting, Time now) {
-  if (now >= waiting.terminate_at) return terminate_leftovers(gang, gang.times.leftover_kill, now);
+Actions on_waiting_deadline(State& worker_group, Waiting& waiting, Time now) {
+  if (now >= waiting.terminate_at)
+    return terminate_leftovers(worker_group, worker_group.times.leftover_kill, now);
   waiting.report_at.reset();
   return {ReportWaiting{std::chrono::duration_cast<Milliseconds>(waiting.terminate_at - now)}};
 }
 
-Actions on_killing_deadline(State& gang, Killing& killing, Time now) {
-  if (now >= killing.give_up_at) return end(gang, RoundEnd::Unkillable);
-  killing.again_at = now + gang.times.kill_again;
+Actions on_killing_deadline(State& worker_group, Killing& killing, Time now) {
+  if (now >= killing.give_up_at) return end(worker_group, RoundEnd::Unkillable);
+  killing.again_at = now + worker_group.times.kill_again;
   return {KillAll{}, CheckIfGone{}};
 }
 
-Actions on_deadline_passed(State& gang, Time now) {
-  if (const std::optional<Time> due = deadline(gang); !due || now < *due) return {};
+Actions on_deadline_passed(State& worker_group, Time now) {
+  if (const std::optional<Time> due = deadline(worker_group); !due || now < *due) return {};
   return std::visit(
       Overloaded{
           [](Idle&) { return Actions{}; },
           [](Running&) { return Actions{}; },
           [](Kept&) { return Actions{}; },
-          [&gang, now](Notified&) { return begin_stopping(gang, SIGTERM, now); },
-          [&gang, now](Stopping&) { return begin_killing(gang, now); },
-          [&gang, now](Waiting& waiting) { return on_waiting_deadline(gang, waiting, now); },
-          [&gang](Settling&) { return keep_leftovers(gang); },
-          [&gang, now](Terminating&) { return begin_killing(gang, now); },
-          [&gang, now](Killing& killing) { return on_killing_deadline(gang, killing, now); },
+          [&worker_group, now](Notified&) { return begin_stopping(worker_group, SIGTERM, now); },
+          [&worker_group, now](Stopping&) { return begin_killing(worker_group, now); },
+          [&worker_group, now](Waiting& waiting) {
+            return on_waiting_deadline(worker_group, waiting, now);
+          },
+          [&worker_group](Settling&) { return keep_leftovers(worker_group); },
+          [&worker_group, now](Terminating&) { return begin_killing(worker_group, now); },
+          [&worker_group, now](Killing& killing) {
+            return on_killing_deadline(worker_group, killing, now);
+          },
       },
-      gang.phase);
+      worker_group.phase);
 }
 
 }  // namespace
 
-std::vector<Action> step(State& gang, const Event& event, Time now) {
+std::vector<Action> step(State& worker_group, const Event& event, Time now) {
   return std::visit(
       Overloaded{
-          [&gang](const Started& started) { return on_started(gang, started); },
-          [&gang, now](const WorkerExited& exited) { return on_worker_exited(gang, exited, now); },
-          [&gang, now](const StopRequested& stop) { return on_stop_requested(gang, stop, now); },
-          [&gang, now](const KillRequested&) { return on_kill_requested(gang, now); },
-          [&gang](const AllGone&) { return on_all_gone(gang); },
-          [&gang, now](const DeadlinePassed&) { return on_deadline_passed(gang, now); },
+          [&worker_group](const Started& started) { return on_started(worker_group, started); },
+          [&worker_group, now](const WorkerExited& exited) {
+            return on_worker_exited(worker_group, exited, now);
+          },
+          [&worker_group, now](const StopRequested& stop) {
+            return on_stop_requested(worker_group, stop, now);
+          },
+          [&worker_group, now](const KillRequested&) {
+            return on_kill_requested(worker_group, now);
+          },
+          [&worker_group](const AllGone&) { return on_all_gone(worker_group); },
+          [&worker_group, now](const DeadlinePassed&) {
+            return on_deadline_passed(worker_group, now);
+          },
       },
       event);
 }
 
-std::optional<Time> deadline(const State& gang) {
+std::optional<Time> deadline(const State& worker_group) {
   using Due = std::optional<Time>;
   return std::visit(Overloaded{
                         [](const Idle&) { return Due(); },
@@ -175,7 +190,7 @@ std::optional<Time> deadline(const State& gang) {
                           return Due(std::min(killing.again_at, killing.give_up_at));
                         },
                     },
-                    gang.phase);
+                    worker_group.phase);
 }
 
-}  // namespace drun::agent::gang
+}  // namespace drun::agent::worker_group

@@ -35,7 +35,7 @@
 
 #include "agent/spec.h"
 
-namespace drun::agent::gang {
+namespace drun::agent::worker_group {
 
 using Time = std::chrono::steady_clock::time_point;
 using Milliseconds = std::chrono::milliseconds;
@@ -143,9 +143,9 @@ struct State {
   bool operator==(const State&) const = default;
 };
 
-std::vector<Action> step(State& gang, const Event& event, Time now);
+std::vector<Action> step(State& worker_group, const Event& event, Time now);
 
 // When the machine needs DeadlinePassed. An early one changes nothing.
-std::optional<Time> deadline(const State& gang);
+std::optional<Time> deadline(const State& worker_group);
 
-}  // namespace drun::agent::gang
+}  // namespace drun::agent::worker_group

@@ -22,8 +22,8 @@
 namespace drun::agent {
 namespace {
 
-gang::Times to_times(const WorkersSpec& spec) {
-  gang::Times times;
+worker_group::Times to_times(const WorkersSpec& spec) {
+  worker_group::Times times;
   times.shutdown = spec.shutdown_timeout;
   times.unkillable = spec.unkillable_timeout;
   return times;
@@ -51,7 +51,7 @@ class Workers::Impl final : private WorkerStarter::Listener {
         spec_(spec),
         listener_(listener),
         starter_(io, *this),
-        gang_{.times = to_times(spec), .leftovers = spec.leftovers},
+        group_{.times = to_times(spec), .leftovers = spec.leftovers},
         timer_(io),
         child_signals_(io) {
     if (!spec_.adopts_orphans) return;
@@ -76,9 +76,9 @@ class Workers::Impl final : private WorkerStarter::Listener {
   void signal_worker(int local_rank, int signal);
   void pass_on(int signal);
   void disregard_group(int group) { orphans_.mark_group(group); }
-  bool has_kept() const { return std::holds_alternative<gang::Kept>(gang_.phase); }
+  bool has_kept() const { return std::holds_alternative<worker_group::Kept>(group_.phase); }
   std::vector<int> pids() const;
-  void feed(const gang::Event& event);
+  void feed(const worker_group::Event& event);
 
  private:
   using Alive = std::weak_ptr<char>;
@@ -97,14 +97,14 @@ class Workers::Impl final : private WorkerStarter::Listener {
   void look();
   bool nothing_left();
 
-  void perform(const gang::SignalAll& all);
-  void perform(const gang::NotifyAll& notice);
-  void perform(const gang::KillAll&);
-  void perform(const gang::CheckIfGone&) { look_soon(); }
-  void perform(const gang::ReportFailure& failure);
-  void perform(const gang::ReportSuccess&);
-  void perform(const gang::ReportWaiting& waiting);
-  void perform(const gang::ReportGone& gone);
+  void perform(const worker_group::SignalAll& all);
+  void perform(const worker_group::NotifyAll& notice);
+  void perform(const worker_group::KillAll&);
+  void perform(const worker_group::CheckIfGone&) { look_soon(); }
+  void perform(const worker_group::ReportFailure& failure);
+  void perform(const worker_group::ReportSuccess&);
+  void perform(const worker_group::ReportWaiting& waiting);
+  void perform(const worker_group::ReportGone& gone);
   void open();
   void warn_if_blind();
 
@@ -114,8 +114,8 @@ class Workers::Impl final : private WorkerStarter::Listener {
   Workers::Listener& listener_;
   WorkerStarter starter_;
 
-  gang::State gang_;
-  std::deque<gang::Event> events_;
+  worker_group::State group_;
+  std::deque<worker_group::Event> events_;
   std::vector<std::unique_ptr<Process>> processes_;  // by local rank; null: not begun
   std::vector<WorkerEnd> ends_;                      // by local rank
   std::unordered_map<int, int> running_;             // pid -> local rank
@@ -140,7 +140,7 @@ class Workers::Impl final : private WorkerStarter::Listener {
 };
 
 void Workers::Impl::start(std::vector<Command> commands, WarmStarter* warm) {
-  assert(!commands.empty() && std::holds_alternative<gang::Idle>(gang_.phase));
+  assert(!commands.empty() && std::holds_alternative<worker_group::Idle>(group_.phase));
   ++round_;
   stop_sent_ = false;
   has_succeeded_ = false;
@@ -159,7 +159,7 @@ void Workers::Impl::start(std::vector<Command> commands, WarmStarter* warm) {
   orphans_.begin();
   oom_.begin();
   open();
-  feed(gang::Started{.workers = static_cast<int>(commands.size())});
+  feed(worker_group::Started{.workers = static_cast<int>(commands.size())});
   starter_.start(std::move(commands), spec_.adopts_orphans ? warm : nullptr);
 }
 
@@ -206,7 +206,7 @@ void Workers::Impl::on_all_started() {
 void Workers::Impl::begin_no_more() {
   if (std::exchange(is_limited_, true)) return;
   for (std::size_t i = starter_.stop(); i < ends_.size(); ++i)
-    feed(gang::WorkerExited{
+    feed(worker_group::WorkerExited{
         .local_rank = static_cast<int>(i), .succeeded = false, .before_stop = false});
 }
 
@@ -233,9 +233,9 @@ void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) 
   if (killed != nullptr && killed->signal == SIGKILL && !stop_sent_)
     end.out_of_memory = oom_.is_victim(pid);
   if (pid != 0) listener_.on_worker_ended(end);
-  feed(gang::WorkerExited{.local_rank = local_rank,
-                          .succeeded = is_success(status),
-                          .before_stop = !end.stopped_by_us});
+  feed(worker_group::WorkerExited{.local_rank = local_rank,
+                                  .succeeded = is_success(status),
+                                  .before_stop = !end.stopped_by_us});
   look_soon();
 }
 
@@ -245,7 +245,7 @@ void Workers::Impl::collect_all() {
     if (process != nullptr) process->collect();
 }
 
-void Workers::Impl::feed(const gang::Event& event) {
+void Workers::Impl::feed(const worker_group::Event& event) {
   events_.push_back(event);
   if (std::exchange(drain_posted_, true)) return;
   asio::post(io_, [this, alive = Alive(alive_)] {
@@ -254,20 +254,22 @@ void Workers::Impl::feed(const gang::Event& event) {
 }
 
 void Workers::Impl::drain() {
-  const gang::Time now = std::chrono::steady_clock::now();
-  const bool is_quiet = std::all_of(events_.begin(), events_.end(), [](const gang::Event& event) {
-    const auto* exited = std::get_if<gang::WorkerExited>(&event);
-    return std::holds_alternative<gang::Started>(event) || (exited != nullptr && exited->succeeded);
-  });
+  const worker_group::Time now = std::chrono::steady_clock::now();
+  const bool is_quiet =
+      std::all_of(events_.begin(), events_.end(), [](const worker_group::Event& event) {
+        const auto* exited = std::get_if<worker_group::WorkerExited>(&event);
+        return std::holds_alternative<worker_group::Started>(event) ||
+               (exited != nullptr && exited->succeeded);
+      });
   if (!is_quiet && !stop_sent_) collect_all();
   while (!events_.empty()) {
-    const gang::Event event = events_.front();
+    const worker_group::Event event = events_.front();
     events_.pop_front();
-    for (const gang::Action& action : step(gang_, event, now))
+    for (const worker_group::Action& action : step(group_, event, now))
       std::visit([this](const auto& kind) { perform(kind); }, action);
   }
   drain_posted_ = false;
-  timer_.set(deadline(gang_), [this] { feed(gang::DeadlinePassed{}); });
+  timer_.set(deadline(group_), [this] { feed(worker_group::DeadlinePassed{}); });
 }
 
 void Workers::Impl::open() {
@@ -293,7 +295,7 @@ void Workers::Impl::look_soon() {
 
 void Workers::Impl::look() {
   look_posted_ = false;
-  if (nothing_left()) feed(gang::AllGone{});
+  if (nothing_left()) feed(worker_group::AllGone{});
 }
 
 bool Workers::Impl::nothing_left() {
@@ -301,7 +303,7 @@ bool Workers::Impl::nothing_left() {
   return orphans_.reap([this](int pid) { return running_.contains(pid); });
 }
 
-void Workers::Impl::perform(const gang::SignalAll& all) {
+void Workers::Impl::perform(const worker_group::SignalAll& all) {
   open();  // kept processes are stopped after the report of their round
   if (!running_.empty())
     log_.debug("stopping workers signal=" + signal_name(all.signal) +
@@ -327,7 +329,7 @@ void Workers::Impl::perform(const gang::SignalAll& all) {
 
 // Notifies only the workers: processes without a handler for the signal, such as data loaders,
 // would be killed by it, and the workers with them.
-void Workers::Impl::perform(const gang::NotifyAll& notice) {
+void Workers::Impl::perform(const worker_group::NotifyAll& notice) {
   log_.debug("notifying workers signal=" + signal_name(notice.signal));
   stop_sent_ = true;
   begin_no_more();
@@ -341,7 +343,7 @@ void Workers::Impl::perform(const gang::NotifyAll& notice) {
   if (notice.signal != SIGTERM) orphans_.notify(notice.signal);
 }
 
-void Workers::Impl::perform(const gang::KillAll&) {
+void Workers::Impl::perform(const worker_group::KillAll&) {
   open();
   stop_sent_ = true;
   begin_no_more();
@@ -349,35 +351,35 @@ void Workers::Impl::perform(const gang::KillAll&) {
   if (spec_.adopts_orphans) orphans_.kill_all(has_succeeded_);
 }
 
-void Workers::Impl::perform(const gang::ReportSuccess&) {
+void Workers::Impl::perform(const worker_group::ReportSuccess&) {
   has_succeeded_ = true;
   on_all_started();
   listener_.on_all_succeeded();
 }
 
-void Workers::Impl::perform(const gang::ReportWaiting& waiting) {
+void Workers::Impl::perform(const worker_group::ReportWaiting& waiting) {
   if (!spec_.adopts_orphans) return;
   const LeftoverList leftovers = orphans_.running();
   if (leftovers.count > 0) listener_.on_waiting(leftovers, waiting.time_left);
 }
 
-void Workers::Impl::perform(const gang::ReportFailure& failure) {
+void Workers::Impl::perform(const worker_group::ReportFailure& failure) {
   on_all_started();
   const WorkerEnd end = ends_[static_cast<std::size_t>(failure.local_rank)];
   listener_.on_worker_failed(end);
 }
 
-void Workers::Impl::perform(const gang::ReportGone& gone) {
+void Workers::Impl::perform(const worker_group::ReportGone& gone) {
   is_open_ = false;
   on_all_started();
   starter_.abandon();
   child_signals_.cancel();
-  if (gone.end == gang::RoundEnd::Unkillable) orphans_.give_up();
+  if (gone.end == worker_group::RoundEnd::Unkillable) orphans_.give_up();
   running_.clear();
   processes_.clear();
   warn_if_blind();
   Leftovers leftovers = orphans_.leftovers();
-  if (gone.end == gang::RoundEnd::Kept) leftovers.kept = orphans_.running();
+  if (gone.end == worker_group::RoundEnd::Kept) leftovers.kept = orphans_.running();
   listener_.on_all_gone(leftovers);
 }
 
@@ -415,10 +417,10 @@ void Workers::start(std::vector<Command> commands, WarmStarter* warm) {
 void Workers::spare(int pid) { impl_->spare(pid); }
 void Workers::spared_ended() { impl_->spared_ended(); }
 void Workers::stop_after_notice(int signal, std::chrono::milliseconds time) {
-  impl_->feed(gang::StopRequested{signal, time});
+  impl_->feed(worker_group::StopRequested{signal, time});
 }
-void Workers::stop(int signal) { impl_->feed(gang::StopRequested{signal}); }
-void Workers::kill_now() { impl_->feed(gang::KillRequested{}); }
+void Workers::stop(int signal) { impl_->feed(worker_group::StopRequested{signal}); }
+void Workers::kill_now() { impl_->feed(worker_group::KillRequested{}); }
 bool Workers::has_kept() const { return impl_->has_kept(); }
 void Workers::pass_on(int signal) { impl_->pass_on(signal); }
 void Workers::signal_worker(int local_rank, int signal) {

@@ -37,15 +37,15 @@ struct OptionTraits {
   bool takes_pair = false;      // a name and a value, two words
 };
 
-inline constexpr OptionTraits kOwn{.is_torchruns = false, .has_variable = true};
+inline constexpr OptionTraits kDrunOption{.is_torchruns = false, .has_variable = true};
 inline constexpr OptionTraits kOwnWithoutVariable{.is_torchruns = false, .has_variable = false};
-inline constexpr OptionTraits kMpiruns{
+inline constexpr OptionTraits kMpirunOption{
     .is_torchruns = false, .has_variable = false, .may_have_one_dash = true};
 inline constexpr OptionTraits kOwnWithOrWithoutValue{
     .is_torchruns = false, .has_variable = false, .may_lack_value = true};
 inline constexpr OptionTraits kMpirunsPairs{
     .is_torchruns = false, .has_variable = false, .may_have_one_dash = true, .takes_pair = true};
-inline constexpr OptionTraits kWithoutVariable{.is_torchruns = true, .has_variable = false};
+inline constexpr OptionTraits kTorchrunWithoutVariable{.is_torchruns = true, .has_variable = false};
 
 class OptionTable {
  public:

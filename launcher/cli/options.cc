@@ -58,11 +58,11 @@ void declare_job(OptionTable& table, Options& options) {
               "etcd: address at which the other nodes reach this one [default: the one used to "
               "connect to etcd]");
   table.value("-n,--np", options.hosts.np, parse_positive, "N",
-              "total number of workers, on --hosts or on this machine", kMpiruns);
+              "total number of workers, on --hosts or on this machine", kMpirunOption);
   table.value("--engine", options.engine, parse_engine, "auto|none",
               "take values that are not given from Slurm, an MPI launcher, Kubernetes, PBS or LSF "
               "[default: auto]",
-              kOwn);
+              kDrunOption);
   table.value("--role", options.role, parse_text, "NAME",
               "ROLE_NAME of the workers [default: default]");
 }
@@ -73,9 +73,10 @@ void declare_hosts(OptionTable& table, Options& options) {
   table.value("-H,--hosts", hosts.hosts, parse_text, "LIST",
               "start the job on these hosts from here: a,b:2,node[02-04]:4,user@host; :N is the "
               "number of slots (workers)",
-              kMpiruns);
+              kMpirunOption);
   table.value("--hostfile", hosts.hostfile, parse_text, "FILE",
-              "read the hosts from FILE, one per line; \"host slots=N\" is accepted", kMpiruns);
+              "read the hosts from FILE, one per line; \"host slots=N\" is accepted",
+              kMpirunOption);
   table.value("--include", hosts.include, parse_text, "HOSTS",
               "use only these hosts, or only these GPUs of a host: host1@host2:0,2",
               kOwnWithoutVariable);
@@ -86,9 +87,9 @@ void declare_hosts(OptionTable& table, Options& options) {
   table.value("--map-by", hosts.map_by, parse_map_by, "slot|node|ppr:N:node",
               "how --np is spread: slot: fill one host, then the next; node: one worker per host "
               "in turn; ppr:N:node: N on each host [default: slot]",
-              kMpiruns);
+              kMpirunOption);
   table.flag("--oversubscribe", hosts.oversubscribe,
-             "allow more workers on a host than it has slots", kMpiruns);
+             "allow more workers on a host than it has slots", kMpirunOption);
   table.value("--ssh", hosts.ssh, parse_text, "PROGRAM", "run PROGRAM instead of ssh",
               kOwnWithoutVariable);
   table.value("--ssh-args", hosts.ssh_args, parse_command, "ARGS",
@@ -109,11 +110,11 @@ void declare_hosts(OptionTable& table, Options& options) {
               kOwnWithoutVariable);
   for (const char* other : {"--host", "--machinefile"}) {
     auto& field = std::string_view(other) == "--host" ? hosts.hosts : hosts.hostfile;
-    table.value(other, field, parse_text, "", "", kMpiruns)->group("");
+    table.value(other, field, parse_text, "", "", kMpirunOption)->group("");
   }
   table.values("--mca", hosts.mca, "NAME VALUE",
                "Open MPI's option: sets OMPI_MCA_NAME for the workers", kMpirunsPairs);
-  table.flag("--allow-run-as-root", hosts.allow_run_as_root, "", kMpiruns)->group("");
+  table.flag("--allow-run-as-root", hosts.allow_run_as_root, "", kMpirunOption)->group("");
 }
 
 void declare_local_nodes(OptionTable& table, Options& options) {
@@ -136,23 +137,25 @@ void declare_security(OptionTable& table, Options& options) {
   table.value("--secret-file", options.secret_file, parse_text, "FILE",
               "encrypt traffic between nodes and reject nodes that do not have the secret in FILE "
               "[default: the variable DRUN_SECRET, or no encryption]",
-              kOwn);
+              kDrunOption);
   table.flag("--pass-secret", options.pass_secret, "keep DRUN_SECRET in the workers' environment",
-             kOwn);
+             kDrunOption);
 }
 
 void declare_survival(OptionTable& table, Options& options) {
   table.group("Failures and elastic jobs (docs/guide/elastic.md)");
   table.value("--heartbeat-timeout", options.heartbeat_timeout, parse_interval, "S",
-              "treat a node as lost after S seconds without a heartbeat [default: 10]", kOwn);
+              "treat a node as lost after S seconds without a heartbeat [default: 10]",
+              kDrunOption);
   table.value("--hang-timeout", options.hang_timeout, parse_interval, "S",
               "treat a worker as hung after S seconds without activity: show the stacks of all "
               "ranks and count it as failed [default: hangs are not detected]",
-              kOwn);
+              kDrunOption);
   table.value("--restart-on", options.restart.only_on, parse_exit_kinds, "CODES,SIGNALS",
-              "restart only if the first failure was one of these, such as 1,42,SIGKILL", kOwn);
+              "restart only if the first failure was one of these, such as 1,42,SIGKILL",
+              kDrunOption);
   table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "CODES,SIGNALS",
-              "do not restart if the first failure was one of these", kOwn);
+              "do not restart if the first failure was one of these", kDrunOption);
   const auto set_pause = [&options](RestartPause pause) {
     options.has_restart_backoff = true;
     options.restart.pause = pause.first;
@@ -162,36 +165,36 @@ void declare_survival(OptionTable& table, Options& options) {
                             "wait S seconds before a restart, twice as long before each further "
                             "one, at most MAX [default: 1, 2, 4 ... seconds after startup "
                             "failures, none after others; 0:300 under the name torchrun]",
-                            kOwn);
+                            kDrunOption);
   table.value("--max-same-failures", options.max_same_failures, parse_count, "K",
               "end the job after K startup failures in a row with the same cause; 0: never "
               "[default: 3; 0 under the name torchrun]",
-              kOwn);
+              kDrunOption);
   table.value("--startup-time", options.restart.startup_time, parse_interval, "S",
               "a failure within S seconds after the workers started is a startup failure "
               "[default: 60]",
-              kOwn);
+              kDrunOption);
   table.value("--checkpoint-dir", options.checkpoint_directory, parse_text, "DIR",
               "a newer file in DIR (up to three directories deep) counts as progress of the job: "
               "failures after it are no startup failures",
-              kOwn);
+              kDrunOption);
   table.value("--rank-order", options.rank_order, parse_rank_order, "natural|arrival|endpoint",
               "order of nodes in an elastic job. natural: node2 before node10; arrival: as they "
               "joined; endpoint: the endpoint's node first, then natural if all names have "
               "numbers, or else arrival [default: endpoint]",
-              kOwn);
+              kDrunOption);
   table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
               "let a round run for S seconds before a new node may join; longer for a node that "
               "was lost before [default: 5]",
-              kOwn);
+              kDrunOption);
   table.flag("--preflight", options.preflight,
              "run drun doctor's checks first; start the job only if they find no problem, or "
              "(c10d) if spare nodes can replace the bad ones",
-             kOwn);
+             kDrunOption);
   table.value("--exclude-after", options.exclude_after, parse_positive, "K",
               "c10d: exclude a node after its workers were the first to fail in K rounds in a row; "
               "a spare node takes its place [default: never]",
-              kOwn);
+              kDrunOption);
 }
 
 void declare_program(OptionTable& table, Options& options) {
@@ -200,35 +203,35 @@ void declare_program(OptionTable& table, Options& options) {
   table.flag("--no-python", options.no_python,
              "execute the program directly, even if its name ends in .py");
   table.flag("--pass-local-rank", options.pass_local_rank,
-             "insert --local-rank=N before the program's arguments", kOwn);
+             "insert --local-rank=N before the program's arguments", kDrunOption);
   table.flag("--virtual-local-rank", options.virtual_local_rank,
              "set LOCAL_RANK=0 for every worker, and one device each in CUDA_VISIBLE_DEVICES");
   table.value("--app", options.app, parse_text, "FILE",
               "read several programs from FILE, one per line: -np 4 [options] program [args...]. "
               "On the command line, separate them by a colon (docs/guide/programs.md)",
-              kMpiruns);
+              kMpirunOption);
   table.value("--separator", options.separator, parse_separator, "WORD",
               "separate programs by WORD instead of a colon", kOwnWithoutVariable);
   table.value("--stdin", options.stdin_source, parse_stdin, "none|rank0",
               "which worker reads drun's standard input [default: none; under the name torchrun, "
               "all workers inherit it]",
-              kOwn);
+              kDrunOption);
   table.value("--preload", options.preload, parse_words, "MODULE,...",
               "import these Python modules, such as torch, once per node; workers are forks of "
               "that interpreter (docs/guide/preload.md)",
-              kOwn);
+              kDrunOption);
   table.value("--preload-timeout", options.preload_timeout, parse_interval, "S",
               "end the job if the modules of --preload are not imported after S seconds "
               "[default: 600]",
-              kOwn);
+              kDrunOption);
   table.value("--store", options.store, parse_store, "agent|worker",
               "server of the TCPStore on the master port: drun, or the program's rank 0. With "
               "worker, the nodes meet at --rdzv-endpoint, port 29400 [default: agent]",
-              kOwn);
+              kDrunOption);
   table.value("--store-memory", options.store_memory_bytes, parse_memory_size, "SIZE",
               "limit for the contents of drun's store; a client that exceeds it is disconnected "
               "[default: 1GiB]",
-              kOwn);
+              kDrunOption);
 }
 
 void declare_placement(OptionTable& table, Options& options) {
@@ -241,21 +244,22 @@ void declare_placement(OptionTable& table, Options& options) {
               "node|socket|exclusive|core-complex",
               "bind each worker near the GPU with the number of its local rank: to the NUMA node, "
               "the socket, its share of the node's cores, or a core complex",
-              kWithoutVariable);
+              kTorchrunWithoutVariable);
   table.value("--bind-memory", options.bind_memory, parse_memory_policy, "none|prefer|strict",
-              "whether a bound worker allocates memory on its NUMA nodes [default: prefer]", kOwn);
+              "whether a bound worker allocates memory on its NUMA nodes [default: prefer]",
+              kDrunOption);
   table.value("--gpus-per-worker", options.gpus_per_worker, parse_positive, "N",
-              "give each worker N GPUs in CUDA_VISIBLE_DEVICES", kOwn);
+              "give each worker N GPUs in CUDA_VISIBLE_DEVICES", kDrunOption);
   table.value("--omp-threads", options.omp_threads, parse_omp_threads, "N|auto",
               "OMP_NUM_THREADS; auto: the worker's share of the cores [default: inherited; if not "
               "set, 1 when there are several workers]",
-              kOwn);
+              kDrunOption);
   table.value("--wrap", options.wrap, parse_command, "COMMAND",
               "run the program under COMMAND, such as 'gdb -batch -ex run -ex bt --args'; "
               "${rank} and ${local_rank} are replaced",
-              kOwn);
+              kDrunOption);
   table.value("--wrap-ranks", options.wrap_ranks, parse_global_ranks, "0,3",
-              "wrap only these ranks [default: all]", kOwn);
+              "wrap only these ranks [default: all]", kDrunOption);
 }
 
 void declare_output(OptionTable& table, Options& options) {
@@ -264,14 +268,15 @@ void declare_output(OptionTable& table, Options& options) {
               "lines: whole lines; labelled: with the worker's label first; json: one object per "
               "line, all on stdout; raw: workers write to drun's own descriptors [default: lines; "
               "labelled with --hosts or --gather-logs]",
-              kOwn);
-  table.flag("--timestamps", options.timestamps, "start each line with the time (UTC)", kOwn);
+              kDrunOption);
+  table.flag("--timestamps", options.timestamps, "start each line with the time (UTC)",
+             kDrunOption);
   table.flag("--gather-logs", options.gather_logs,
              "send the lines of all nodes to node 0's console and log files; set it on all nodes. "
              "Implied by --hosts with --log-dir",
-             kOwn);
+             kDrunOption);
   table.flag("--no-gather-logs", options.hosts.leaves_logs_there,
-             "with --hosts: keep log files on the host of each worker", kOwn);
+             "with --hosts: keep log files on the host of each worker", kDrunOption);
   table.value("-r,--redirects", options.redirects, parse_streams, "SPEC",
               "write these streams to files instead of the console; per local rank: 0:3,12:1");
   table.value("-t,--tee", options.tee, parse_streams, "SPEC",
@@ -300,29 +305,29 @@ void declare_end(OptionTable& table, Options& options) {
               "processes that still run when every worker has returned 0. wait: terminate them "
               "after --shutdown-timeout; kill: terminate them at once; keep: leave them running "
               "[default: wait; keep under the name torchrun]",
-              kOwn);
+              kDrunOption);
   table.value("--time-limit", options.time_limit, parse_time_limit, "TIME",
               "end the job after TIME, such as 90 (seconds), 30m, 12h or 2-12:00:00. Workers get "
               "a signal in advance, and the job is preempted, not failed [default: no limit]",
-              kOwn);
+              kDrunOption);
   table.value("--signal-before", options.signal_before, parse_signal_before, "S[:SIGNAL]",
               "signal the workers S seconds before the time limit of drun or of the Slurm job so "
               "that they can save their state [default: 60:SIGTERM with --time-limit]",
-              kOwn);
+              kDrunOption);
   table.flag("--requeue", options.requeue,
-             "requeue the Slurm job after it was preempted (scontrol requeue)", kOwn);
+             "requeue the Slurm job after it was preempted (scontrol requeue)", kDrunOption);
   table.values("--report", options.reports, "FILE",
                "write a report of the job to FILE: a page for browsers if the name ends in .html, "
                "JUnit XML if it ends in .xml, otherwise JSON; may be repeated",
-               kOwn);
+               kDrunOption);
   table.value("--events", options.events, parse_text, "FILE",
-              "append each event on this node to FILE, one JSON object per line", kOwn);
+              "append each event on this node to FILE, one JSON object per line", kDrunOption);
   table.value("--metrics-port", options.metrics, parse_metrics_port, "[ADDR:]PORT",
               "serve HTTP: /metrics (Prometheus), /status, /livez, /readyz [default address: "
               "127.0.0.1]",
-              kOwn);
+              kDrunOption);
   table.value("--exit-code", options.exit_code, parse_exit_code_style, "drun|torchrun",
-              "torchrun: exit with 1 after every failure [default: drun]", kOwn);
+              "torchrun: exit with 1 after every failure [default: drun]", kDrunOption);
 }
 
 void declare_accepted(OptionTable& table, Options& options) {
@@ -335,7 +340,7 @@ void declare_accepted(OptionTable& table, Options& options) {
                            "workers are always programs");
   table.value<std::string>("--event-log-handler", drop, parse_text, "NAME", "see --events");
   table.value<std::string>("--logs-specs", drop, parse_logs_specs, "default",
-                           "plug-ins are not supported", kWithoutVariable);
+                           "plug-ins are not supported", kTorchrunWithoutVariable);
 }
 
 void declare_doctor(OptionTable& table, DoctorOptions& doctor) {
@@ -360,7 +365,7 @@ void declare_drun(OptionTable& table, Options& options) {
           "read options from a TOML file", kOwnWithoutVariable)
       ->configurable(false);
   table.value("--log-level", options.log_level, parse_log_level, "debug|info|warning|error",
-              "level of drun's own log lines [default: LOGLEVEL, or info]", kOwn);
+              "level of drun's own log lines [default: LOGLEVEL, or info]", kDrunOption);
 }
 
 // Options that print something instead of starting a job.
@@ -382,11 +387,12 @@ Result<Shell> parse_shell(std::string_view text) {
 void declare_printed(OptionTable& table, Printed& printed) {
   table
       .value("--print-completion", printed.completion, parse_shell, "bash|zsh|tcsh|fish",
-             "print a script that completes drun's command lines in this shell", kWithoutVariable)
+             "print a script that completes drun's command lines in this shell",
+             kTorchrunWithoutVariable)
       ->configurable(false);
   table.flag("--version", printed.version, "print the version", kOwnWithoutVariable)
       ->configurable(false);
-  table.flag("-h,--help", printed.help, "print the common options", kWithoutVariable)
+  table.flag("-h,--help", printed.help, "print the common options", kTorchrunWithoutVariable)
       ->configurable(false);
   table.flag("--help-all", printed.help_all, "print all options", kOwnWithoutVariable)
       ->configurable(false);
@@ -557,7 +563,7 @@ void declare_store(OptionTable& table, StoreCommand& store, bool& help) {
              kOwnWithoutVariable);
   table.value("--store-memory", store.memory_bytes, parse_memory_size, "SIZE",
               "limit for the contents; a client that exceeds it is disconnected [default: 1GiB]",
-              kOwn);
+              kDrunOption);
   table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
 }
 

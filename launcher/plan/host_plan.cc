@@ -346,7 +346,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   return plan;
 }
 
-Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& notes) {
+Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes) {
   const HostOptions& host_options = options.hosts;
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
                              "--login-timeout", "--no-gather-logs", "--ssh-tree", "--no-copy"}) {

@@ -74,7 +74,7 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
 
 // For a job without --hosts: moves -np, -x and --map-by to where the plan for this machine reads
 // them.
-Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& notes);
+Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes);
 
 // --- Elastic jobs over ssh (--nnodes=MIN:MAX)
 //

@@ -279,17 +279,17 @@ Result<void> plan_faults(AgentSpec& agent, const Options& options) {
 
 // Options of --hosts also apply to a job without it, unless the launcher that started this agent
 // has processed them already.
-Result<ResolvedOptions> settle_all(const Options& given, const HostFacts& whole_host,
-                                   PlanNotes& notes) {
+Result<ResolvedOptions> resolve_all(const Options& given, const HostFacts& whole_host,
+                                    PlanNotes& notes) {
   Options options = given;
   HostFacts host = whole_host;
   if (!given.is_checked_first) {
-    Result<void> done = hosts::settle_without_hosts(options, host, notes);
+    Result<void> done = hosts::resolve_without_hosts(options, host, notes);
     if (!done) return done.error();
   }
   Result<ResolvedOptions> settled = settle(options, host, notes);
   if (!settled) return settled;
-  Result<void> counted = settle_programs(settled->options, settled->host);
+  Result<void> counted = resolve_programs(settled->options, settled->host);
   return counted ? std::move(settled) : counted.error();
 }
 
@@ -321,7 +321,7 @@ Result<ReportFiles> report_files(const std::vector<std::string>& names, const Ho
 
 Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   PlanNotes notes;
-  const Result<ResolvedOptions> settled = settle_all(given, whole_host, notes);
+  const Result<ResolvedOptions> settled = resolve_all(given, whole_host, notes);
   if (!settled) return settled.error();
   const Options& options = settled->options;
   const HostFacts& host = settled->host;

@@ -197,7 +197,7 @@ RankShare share_of(int np, int nodes, int node_rank, std::optional<int> per_node
           .count = each + (node_rank < extra ? 1 : 0)};
 }
 
-Result<void> settle_programs(Options& options, const HostFacts& host) {
+Result<void> resolve_programs(Options& options, const HostFacts& host) {
   if (options.doctor) return {};  // one probe per node, whatever the job is
   if (!options.hosts.np) {
     if (options.programs.empty()) return {};

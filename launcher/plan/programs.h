@@ -22,8 +22,8 @@
 
 namespace drun {
 
-// Requires settled programs (settle_programs). Sets `cannot_start` to the first program that cannot
-// be started here, if any. Empty if there is only one program.
+// Requires settled programs (resolve_programs). Sets `cannot_start` to the first program that
+// cannot be started here, if any. Empty if there is only one program.
 Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
                                                PlanNotes& notes,
                                                std::optional<CannotStart>& cannot_start);
@@ -64,7 +64,7 @@ RankShare share_of(int np, int nodes, int node_rank, std::optional<int> per_node
 
 // Limits `options` to this node: sets nproc_per_node, and the number of each program. Requires that
 // engine and nodes are settled.
-Result<void> settle_programs(Options& options, const HostFacts& host);
+Result<void> resolve_programs(Options& options, const HostFacts& host);
 
 // The roles of the programs; equal neighbors are merged. Error if this node has too many.
 Result<std::vector<RoleShare>> roles_of(const std::vector<ProgramOptions>& programs);

@@ -21,7 +21,7 @@ std::string nodes_text(const RoundState& state) {
 }
 // A Hello with a node rank is from a fixed-size job.
 std::string nodes_text(const Hello& hello) {
-  return range(hello.node_rank ? hello.node_count : hello.least_node_count, hello.node_count);
+  return range(hello.node_rank ? hello.node_count : hello.min_node_count, hello.node_count);
 }
 
 const Hello* host_of(const RoundState& state) {
@@ -74,7 +74,7 @@ std::optional<Error> objection(const RoundState& state, const Hello& hello) {
                    state.spec.run_id +
                    "\"; give the same --rdzv-id on all nodes, or another job another port");
   const int least = state.spec.elastic ? state.spec.elastic->min_nodes : 1;
-  const bool is_same_range = hello.least_node_count == least || !state.spec.elastic;
+  const bool is_same_range = hello.min_node_count == least || !state.spec.elastic;
   if (hello.node_count != state.spec.node_count || !is_same_range)
     return refused("it was started with --nnodes=" + nodes_text(hello) +
                    ", but the coordinator with --nnodes=" + nodes_text(state) +

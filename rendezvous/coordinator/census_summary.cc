@@ -37,7 +37,7 @@ JobPhase phase_of(const RoundState& state) {
 }
 
 void tell(CensusNode& node, const RoundState& state, Peer peer) {
-  const CensusTaking& census = state.census;
+  const CensusQuery& census = state.census;
   const auto answer = census.answers.find(peer);
   if (answer != census.answers.end())
     node.told = answer->second;
@@ -75,8 +75,8 @@ JobFacts facts_of(const RoundState& state, Time now) {
   JobFacts job{
       .endpoint = state.spec.endpoint,
       .phase = phase_of(state),
-      .least_nodes = state.spec.elastic ? state.spec.elastic->min_nodes : state.spec.node_count,
-      .most_nodes = state.spec.node_count,
+      .min_nodes = state.spec.elastic ? state.spec.elastic->min_nodes : state.spec.node_count,
+      .max_nodes = state.spec.node_count,
       .joined_nodes = state.present_count + (is_joining ? in_line : 0),
       .spares = is_joining ? 0 : in_line,
       .is_preflight = !state.is_checked,

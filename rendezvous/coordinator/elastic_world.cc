@@ -199,7 +199,7 @@ void leave_seats(RoundState& state) {
 
 Waiting elastic_roll(const RoundState& state, bool is_spare, Time now) {
   Waiting waiting{.node_count = state.spec.node_count,
-                  .least_node_count = elastic(state).min_nodes,
+                  .min_node_count = elastic(state).min_nodes,
                   .is_spare = is_spare};
   if (is_spare) {
     waiting.joined_count = state.present_count;

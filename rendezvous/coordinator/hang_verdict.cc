@@ -18,67 +18,67 @@ std::uint64_t hash_of(const std::vector<std::string>& lines) {
 }
 
 template <typename Is>
-RankRanges ranks_where(const RankPositions& standings, Is is) {
+RankRanges ranks_where(const RankPositions& positions, Is is) {
   RankRanges ranks;
-  for (const auto& [place, there] : standings.places)
+  for (const auto& [place, there] : positions.places)
     if (is(place)) ranks.insert(ranks.end(), there.begin(), there.end());
   normalise(ranks);
   return ranks;
 }
 
 // The operation of the lowest rank.
-std::string doing_of(const RankPositions& standings, const RankRanges& ranks) {
-  for (const auto& [place, there] : standings.places)
+std::string doing_of(const RankPositions& positions, const RankRanges& ranks) {
+  for (const auto& [place, there] : positions.places)
     if (!ranks.empty() && contains(there, ranks.front().first)) return place.doing;
   return "";
 }
 
-HangVerdict blame(const RankPositions& standings, RankRanges culprits) {
-  std::string words = doing_of(standings, culprits);
+HangVerdict blame(const RankPositions& positions, RankRanges culprits) {
+  std::string words = doing_of(positions, culprits);
   return {.culprits = std::move(culprits), .words = std::move(words)};
 }
 
 // Rule 1; nullopt if the counts do not decide.
-std::optional<HangVerdict> by_counts(const RankPositions& standings, const RankRanges& silent) {
+std::optional<HangVerdict> by_counts(const RankPositions& positions, const RankRanges& silent) {
   std::optional<std::uint64_t> least;
   bool do_differ = false;
-  for (const auto& [place, there] : standings.places) {
+  for (const auto& [place, there] : positions.places) {
     if (place.arrived == 0) continue;
     do_differ = do_differ || (least && place.arrived != *least);
     least = std::min(least.value_or(place.arrived), place.arrived);
   }
   if (!do_differ) return std::nullopt;
   const RankRanges behind =
-      ranks_where(standings, [&](const Place& place) { return place.arrived == *least; });
+      ranks_where(positions, [&](const Place& place) { return place.arrived == *least; });
   const RankRanges culprits = intersection(silent, behind);
-  if (!culprits.empty()) return blame(standings, culprits);
+  if (!culprits.empty()) return blame(positions, culprits);
   // If all silent ranks are inside an operation, they wait for `behind`.
   const RankRanges waiting =
-      ranks_where(standings, [](const Place& place) { return place.is_inside; });
+      ranks_where(positions, [](const Place& place) { return place.is_inside; });
   if (!difference(silent, waiting).empty()) return std::nullopt;
-  return HangVerdict{.words = ranks_text(silent) + " wait " + doing_of(standings, silent) +
+  return HangVerdict{.words = ranks_text(silent) + " wait " + doing_of(positions, silent) +
                               " for " + ranks_text(behind) + ", not silent"};
 }
 
 // Rule 2; nullopt if NCCL's counts do not decide.
-std::optional<HangVerdict> by_nccl(const RankPositions& standings, const RankRanges& silent) {
-  const auto ranks_of = [&standings](NcclPosition stand) {
-    return ranks_where(standings, [stand](const Place& place) { return place.nccl == stand; });
+std::optional<HangVerdict> by_nccl(const RankPositions& positions, const RankRanges& silent) {
+  const auto ranks_of = [&positions](NcclPosition stand) {
+    return ranks_where(positions, [stand](const Place& place) { return place.nccl == stand; });
   };
   const RankRanges behind = ranks_of(NcclPosition::Behind);
   if (behind.empty()) return std::nullopt;
   const RankRanges culprits = intersection(silent, behind);
-  if (!culprits.empty()) return blame(standings, culprits);
+  if (!culprits.empty()) return blame(positions, culprits);
   if (!difference(silent, ranks_of(NcclPosition::Ahead)).empty()) return std::nullopt;
   return HangVerdict{.words = ranks_text(silent) + " wait in NCCL for " + ranks_text(behind) +
                               ", not silent"};
 }
 
 // Rule 4.
-RankRanges outsiders(const RankPositions& standings, const RankRanges& silent) {
+RankRanges outsiders(const RankPositions& positions, const RankRanges& silent) {
   std::map<std::uint64_t, std::size_t> sizes;
   std::size_t total = 0;
-  for (const auto& [place, there] : standings.places) {
+  for (const auto& [place, there] : positions.places) {
     sizes[place.stack] += count_of(there);
     total += count_of(there);
   }
@@ -86,16 +86,16 @@ RankRanges outsiders(const RankPositions& standings, const RankRanges& silent) {
       sizes.begin(), sizes.end(),
       [](const auto& one, const auto& other) { return one.second < other.second; });
   if (largest == sizes.end() || 2 * largest->second <= total) return {};
-  return intersection(silent, ranks_where(standings, [&](const Place& place) {
+  return intersection(silent, ranks_where(positions, [&](const Place& place) {
                         return place.stack != largest->first;
                       }));
 }
 
 }  // namespace
 
-void note(RankPositions& standings, const Evidence& evidence) {
+void note(RankPositions& positions, const Evidence& evidence) {
   for (const StackGroup& group : evidence.groups) {
-    RankRanges& ranks = standings.places[{.stack = hash_of(group.lines),
+    RankRanges& ranks = positions.places[{.stack = hash_of(group.lines),
                                           .arrived = group.arrived,
                                           .is_inside = group.is_inside,
                                           .is_quiet = group.is_quiet,
@@ -105,18 +105,18 @@ void note(RankPositions& standings, const Evidence& evidence) {
   }
 }
 
-HangVerdict judge(const RankPositions& standings, const RankRanges& suspects) {
+HangVerdict judge(const RankPositions& positions, const RankRanges& suspects) {
   const RankRanges alive =
-      ranks_where(standings, [](const Place& place) { return !place.is_quiet; });
+      ranks_where(positions, [](const Place& place) { return !place.is_quiet; });
   const RankRanges silent = difference(suspects, alive);
   if (silent.empty()) return {.words = "they show signs of life again"};
-  if (const auto verdict = by_counts(standings, silent)) return *verdict;
-  if (const auto verdict = by_nccl(standings, silent)) return *verdict;
-  const RankRanges all = ranks_where(standings, [](const Place&) { return true; });
-  if (!difference(all, silent).empty()) return blame(standings, silent);
-  const RankRanges outside = outsiders(standings, silent);
-  if (!outside.empty()) return blame(standings, outside);
-  HangVerdict verdict = blame(standings, silent);
+  if (const auto verdict = by_counts(positions, silent)) return *verdict;
+  if (const auto verdict = by_nccl(positions, silent)) return *verdict;
+  const RankRanges all = ranks_where(positions, [](const Place&) { return true; });
+  if (!difference(all, silent).empty()) return blame(positions, silent);
+  const RankRanges outside = outsiders(positions, silent);
+  if (!outside.empty()) return blame(positions, outside);
+  HangVerdict verdict = blame(positions, silent);
   verdict.are_all = true;
   return verdict;
 }

@@ -41,7 +41,7 @@ struct RankPositions {
 };
 
 // Adds one node's answer. No two answers may contain the same rank.
-void note(RankPositions& standings, const Evidence& evidence);
+void note(RankPositions& positions, const Evidence& evidence);
 
 struct HangVerdict {
   RankRanges culprits{};  // some or all of the suspects; empty: no hang
@@ -51,6 +51,6 @@ struct HangVerdict {
 };
 
 // `suspects`: ranks that were reported as silent. Those that are active again do not count.
-HangVerdict judge(const RankPositions& standings, const RankRanges& suspects);
+HangVerdict judge(const RankPositions& positions, const RankRanges& suspects);
 
 }  // namespace drun::rendezvous

@@ -6,7 +6,7 @@ namespace drun::rendezvous {
 
 bool LogCollector::take(const RoundState& state, Peer peer, Lines lines) {
   const auto seat = state.node_of.find(peer);
-  if (taker_ == nullptr || seat == state.node_of.end() || !state.first_world) return false;
+  if (sink_ == nullptr || seat == state.node_of.end() || !state.first_world) return false;
   const RoundNode& node = state.nodes[static_cast<std::size_t>(seat->second)];
   const bool is_its_own =
       lines.round == state.round && lines.local_rank < node.hello.local_world_size;
@@ -18,12 +18,12 @@ bool LogCollector::take(const RoundState& state, Peer peer, Lines lines) {
                        .rank = node.base_rank + lines.local_rank,
                        .host = node.hello.host,
                        .role = share == nullptr ? node.hello.role : share->role};
-  taker_->on_lines(from, std::move(lines));
+  sink_->on_lines(from, std::move(lines));
   return true;
 }
 
 void LogCollector::forget(Peer peer) {
-  if (ledger_.forget(peer) && taker_ != nullptr) taker_->on_lines_end(peer);
+  if (ledger_.forget(peer) && sink_ != nullptr) sink_->on_lines_end(peer);
 }
 
 }  // namespace drun::rendezvous

@@ -34,8 +34,8 @@ class LogSink {
 
 class LogCollector {
  public:
-  // `taker`: null if members must not send lines.
-  LogCollector(std::size_t window_bytes, LogSink* taker) : ledger_(window_bytes), taker_(taker) {}
+  // `sink`: null if members must not send lines.
+  LogCollector(std::size_t window_bytes, LogSink* sink) : ledger_(window_bytes), sink_(sink) {}
 
   // Returns false if the member breaks the rules.
   bool take(const RoundState& state, Peer peer, Lines lines);
@@ -45,7 +45,7 @@ class LogCollector {
 
  private:
   LineLedger ledger_;
-  LogSink* taker_;
+  LogSink* sink_;
 };
 
 }  // namespace drun::rendezvous

@@ -10,56 +10,56 @@ constexpr std::size_t kMostGroupsAtOnce = 256;  // during a query; about 30 KiB 
 
 }  // namespace
 
-void open_look(StackQuery& looking, std::map<int, std::string> nodes, StackQuery::Time now) {
-  ++looking.number;
-  looking.is_open = true;
-  looking.answer_by = now + kLookLimit;
-  looking.missing = std::move(nodes);
-  looking.found = {};
-  looking.standings = {};
+void open_look(StackQuery& stack_query, std::map<int, std::string> nodes, StackQuery::Time now) {
+  ++stack_query.number;
+  stack_query.is_open = true;
+  stack_query.answer_by = now + kLookLimit;
+  stack_query.missing = std::move(nodes);
+  stack_query.found = {};
+  stack_query.positions = {};
 }
 
-bool is_awaited(const StackQuery& looking, const Answer& answer) {
-  return looking.is_open && answer.number == looking.number &&
-         looking.missing.contains(answer.node);
+bool is_awaited(const StackQuery& stack_query, const Answer& answer) {
+  return stack_query.is_open && answer.number == stack_query.number &&
+         stack_query.missing.contains(answer.node);
 }
 
-void take_answer(StackQuery& looking, const Answer& answer, const Evidence& evidence) {
-  if (!is_awaited(looking, answer)) return;
-  looking.missing.erase(answer.node);
-  note(looking.standings, evidence);
-  gather(looking.found, evidence);
-  if (looking.found.groups.size() <= kMostGroupsAtOnce) return;
-  settle(looking.found);
-  shrink(looking.found);
+void take_answer(StackQuery& stack_query, const Answer& answer, const Evidence& evidence) {
+  if (!is_awaited(stack_query, answer)) return;
+  stack_query.missing.erase(answer.node);
+  note(stack_query.positions, evidence);
+  gather(stack_query.found, evidence);
+  if (stack_query.found.groups.size() <= kMostGroupsAtOnce) return;
+  settle(stack_query.found);
+  shrink(stack_query.found);
 }
 
-void lose_answer(StackQuery& looking, int node, const std::string& reason) {
-  const auto found = looking.missing.find(node);
-  if (!looking.is_open || found == looking.missing.end()) return;
-  gather(looking.found, {.notes = {found->second + ": lost, " + reason}});
-  looking.missing.erase(found);
+void lose_answer(StackQuery& stack_query, int node, const std::string& reason) {
+  const auto found = stack_query.missing.find(node);
+  if (!stack_query.is_open || found == stack_query.missing.end()) return;
+  gather(stack_query.found, {.notes = {found->second + ": lost, " + reason}});
+  stack_query.missing.erase(found);
 }
 
-bool is_complete(const StackQuery& looking, StackQuery::Time now) {
-  return looking.is_open && (looking.missing.empty() || now >= looking.answer_by);
+bool is_complete(const StackQuery& stack_query, StackQuery::Time now) {
+  return stack_query.is_open && (stack_query.missing.empty() || now >= stack_query.answer_by);
 }
 
-Evidence close_look(StackQuery& looking) {
-  looking.is_open = false;
-  for (const auto& [node, name] : looking.missing) {
-    looking.found.notes.push_back(name + ": no answer in " + std::to_string(kLookLimit.count()) +
-                                  " s");
+Evidence close_look(StackQuery& stack_query) {
+  stack_query.is_open = false;
+  for (const auto& [node, name] : stack_query.missing) {
+    stack_query.found.notes.push_back(name + ": no answer in " +
+                                      std::to_string(kLookLimit.count()) + " s");
   }
-  looking.missing.clear();
-  settle(looking.found);
-  shrink(looking.found);
-  return std::exchange(looking.found, {});
+  stack_query.missing.clear();
+  settle(stack_query.found);
+  shrink(stack_query.found);
+  return std::exchange(stack_query.found, {});
 }
 
-std::optional<StackQuery::Time> deadline(const StackQuery& looking) {
-  if (looking.is_open) return looking.answer_by;
-  return looking.suspects_at;
+std::optional<StackQuery::Time> deadline(const StackQuery& stack_query) {
+  if (stack_query.is_open) return stack_query.answer_by;
+  return stack_query.suspects_at;
 }
 
 }  // namespace drun::rendezvous

@@ -1,5 +1,5 @@
 // core. The coordinator's queries of all nodes, as part of its state machine (round.h): the stacks
-// of all workers (StackQuery), and the state of all nodes (CensusTaking). Times are points of the
+// of all workers (StackQuery), and the state of all nodes (CensusQuery). Times are points of the
 // steady clock, given by the caller.
 //
 //             requested, or a suspicion has settled      all answered, or time is up
@@ -32,7 +32,7 @@ namespace drun::rendezvous {
 
 // Longer than the time limit of an agent (agent/stacks/stacks.h).
 constexpr std::chrono::seconds kLookLimit{10};
-constexpr std::size_t kMostAskers = 64;
+constexpr std::size_t kMostRequesters = 64;
 constexpr std::chrono::milliseconds kMostSettle{5000};
 
 struct StackQuery {
@@ -43,33 +43,33 @@ struct StackQuery {
   Time answer_by{};
   std::map<int, std::string> missing{};  // nodes that have not answered: node rank, name
   Evidence found{};                      // to be shown, within the limits of a message
-  RankPositions standings{};             // of all ranks, for the verdict
-  std::vector<Asker> askers{};
+  RankPositions positions{};             // of all ranks, for the verdict
+  std::vector<Requester> requesters{};
   Suspects suspects{};
   // When the query about the suspects begins: nodes detect the same hang at different times.
   std::optional<Time> suspects_at{};
 };
 
 // `nodes`: node rank and name of the nodes that are asked.
-void open_look(StackQuery& looking, std::map<int, std::string> nodes, StackQuery::Time now);
+void open_look(StackQuery& stack_query, std::map<int, std::string> nodes, StackQuery::Time now);
 
 struct Answer {
   int node = 0;
   std::uint64_t number = 0;
 };
-bool is_awaited(const StackQuery& looking, const Answer& answer);
+bool is_awaited(const StackQuery& stack_query, const Answer& answer);
 // Does nothing if the answer is not awaited.
-void take_answer(StackQuery& looking, const Answer& answer, const Evidence& evidence);
+void take_answer(StackQuery& stack_query, const Answer& answer, const Evidence& evidence);
 
 // A node that was asked will not answer.
-void lose_answer(StackQuery& looking, int node, const std::string& reason);
+void lose_answer(StackQuery& stack_query, int node, const std::string& reason);
 
-bool is_complete(const StackQuery& looking, StackQuery::Time now);
+bool is_complete(const StackQuery& stack_query, StackQuery::Time now);
 
 // Ends the query. Returns what was found, with a note for each silent node.
-Evidence close_look(StackQuery& looking);
+Evidence close_look(StackQuery& stack_query);
 
-std::optional<StackQuery::Time> deadline(const StackQuery& looking);
+std::optional<StackQuery::Time> deadline(const StackQuery& stack_query);
 
 // --- Status
 
@@ -77,7 +77,7 @@ std::optional<StackQuery::Time> deadline(const StackQuery& looking);
 // census costs one message to each node and back.
 constexpr std::chrono::milliseconds kCensusFresh{500};
 
-struct CensusTaking {
+struct CensusQuery {
   using Time = std::chrono::steady_clock::time_point;
 
   std::uint64_t number = 0;  // of the latest census
@@ -85,7 +85,7 @@ struct CensusTaking {
   Time answer_by{};
   std::unordered_set<std::uint64_t> missing{};               // peers asked and not answered
   std::unordered_map<std::uint64_t, NodeSummary> answers{};  // by peer
-  std::vector<Asker> askers{};
+  std::vector<Requester> requesters{};
   std::shared_ptr<const CoordinatorMessage> last{};  // CensusReply, until last_until
   Time last_until{};
 };
@@ -108,7 +108,7 @@ constexpr std::size_t kMostLogLookupsOfOne = 16;
 struct LogLookups {
   using Time = std::chrono::steady_clock::time_point;
   struct Pending {
-    Asker asker{};
+    Requester asker{};
     int node = 0;
     std::uint64_t peer = 0;  // of that node
     Time answer_by{};

@@ -153,8 +153,10 @@ class RoundTurn {
   void send_all(CoordinatorMessage message) {
     actions_.emplace_back(SendAll{present_peers(), std::move(message)});
   }
-  void answer(std::vector<Asker> askers, std::shared_ptr<const CoordinatorMessage> message) {
-    if (!askers.empty()) actions_.emplace_back(SendAnswer{std::move(askers), std::move(message)});
+  void answer(std::vector<Requester> requesters,
+              std::shared_ptr<const CoordinatorMessage> message) {
+    if (!requesters.empty())
+      actions_.emplace_back(SendAnswer{std::move(requesters), std::move(message)});
   }
   void drop(Peer peer) {
     state_.census.missing.erase(peer);
@@ -396,7 +398,7 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
 namespace {
 
 std::optional<Time> phase_deadline(const RoundState& state) {
-  const std::optional<Time> look = deadline(state.looking);
+  const std::optional<Time> look = deadline(state.stack_query);
   switch (state.phase) {
     case RoundPhase::Joining:
       return std::min({state.next_sweep, state.next_roll_call,
@@ -762,18 +764,18 @@ void RoundTurn::waited_too_long() {
 // --- Status (`drun status`)
 
 void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
-  CensusTaking& census = state_.census;
+  CensusQuery& census = state_.census;
   if (!census.is_open && census.last && now_ < census.last_until)
     return answer({{peer, question}}, census.last);
-  if (census.askers.size() >= kMostAskers)
+  if (census.requesters.size() >= kMostRequesters)
     return send(peer, CensusReply{question, {.note = "too many ask at the same time"}});
-  census.askers.push_back({peer, question});
+  census.requesters.push_back({peer, question});
   if (!census.is_open) take_census();
 }
 
 // Does not ask nodes that have received the outcome, because they do not answer.
 void RoundTurn::take_census() {
-  CensusTaking& census = state_.census;
+  CensusQuery& census = state_.census;
   census.is_open = true;
   ++census.number;
   census.answer_by = now_ + kCensusLimit;
@@ -786,20 +788,20 @@ void RoundTurn::take_census() {
 }
 
 void RoundTurn::node_told(Peer peer, const SummaryReply& told) {
-  CensusTaking& census = state_.census;
+  CensusQuery& census = state_.census;
   if (!census.is_open || told.census != census.number || census.missing.erase(peer) == 0) return;
   census.answers.emplace(peer, told.summary);
 }
 
 // Ends the census if this event was the last answer, or if the time is up.
 void RoundTurn::conclude_census() {
-  CensusTaking& census = state_.census;
+  CensusQuery& census = state_.census;
   const bool is_complete = census.missing.empty() || now_ >= census.answer_by;
   if (!census.is_open || !is_complete) return;
   census.last = std::make_shared<const CoordinatorMessage>(CensusReply{0, census_of(state_, now_)});
   census.last_until = now_ + kCensusFresh;
   census.is_open = false;
-  answer(std::exchange(census.askers, {}), census.last);
+  answer(std::exchange(census.requesters, {}), census.last);
 }
 
 // --- Stacks and hangs: queries all workers, for `drun stacks` and for suspected hangs
@@ -865,7 +867,7 @@ void RoundTurn::receive(int node, const LogReply& given) {
   auto& pending = state_.log_lookups.pending;
   const auto found = pending.find(given.lookup);
   if (found == pending.end() || found->second.peer != node_at(node).peer) return;
-  const Asker asker = found->second.asker;
+  const Requester asker = found->second.asker;
   pending.erase(found);
   send(asker.peer, LogAnswer{asker.question, given.part});
 }
@@ -879,20 +881,20 @@ void RoundTurn::conclude_log_lookups() {
 }
 
 void RoundTurn::receive(int node, const StacksRequest& asked) {
-  StackQuery& looking = state_.looking;
+  StackQuery& stack_query = state_.stack_query;
   const Peer peer = node_at(node).peer;
   const bool has_world =
       state_.phase == RoundPhase::Running || state_.phase == RoundPhase::Stopping;
-  if (!has_world || looking.askers.size() >= kMostAskers) {
+  if (!has_world || stack_query.requesters.size() >= kMostRequesters) {
     const char* reason = has_world ? "too many ask at the same time" : "no workers run";
     return send(peer, StacksReply{asked.question, {.notes = {reason}}});
   }
-  looking.askers.push_back({peer, asked.question});
-  if (!looking.is_open) look();
+  stack_query.requesters.push_back({peer, asked.question});
+  if (!stack_query.is_open) look();
 }
 
 void RoundTurn::receive(int node, const EvidenceReply& given) {
-  if (!is_awaited(state_.looking, {node, given.look})) return;
+  if (!is_awaited(state_.stack_query, {node, given.look})) return;
   const RoundNode& self = node_at(node);
   const int last = self.base_rank + self.hello.local_world_size - 1;
   for (const StackGroup& group : given.evidence.groups) {
@@ -900,18 +902,19 @@ void RoundTurn::receive(int node, const EvidenceReply& given) {
       if (range.first < self.base_rank || range.last > last)
         return drop_member(node, kBrokeProtocol);
   }
-  take_answer(state_.looking, {node, given.look}, given.evidence);
+  take_answer(state_.stack_query, {node, given.look}, given.evidence);
   conclude_look();
 }
 
 void RoundTurn::receive(int node, const HangSuspected& suspected) {
   if (!is_current(node, suspected.round) || state_.phase != RoundPhase::Running) return;
-  StackQuery& looking = state_.looking;
+  StackQuery& stack_query = state_.stack_query;
   const RoundNode& self = node_at(node);
-  if (!looking.suspects.add({node, self.base_rank, self.hello.local_world_size}, suspected.groups))
+  if (!stack_query.suspects.add({node, self.base_rank, self.hello.local_world_size},
+                                suspected.groups))
     return drop_member(node, kBrokeProtocol);
-  if (looking.suspects.empty() || looking.is_open || looking.suspects_at) return;
-  looking.suspects_at = now_ + std::min(suspected.settle, kMostSettle);
+  if (stack_query.suspects.empty() || stack_query.is_open || stack_query.suspects_at) return;
+  stack_query.suspects_at = now_ + std::min(suspected.settle, kMostSettle);
 }
 
 void RoundTurn::look() {
@@ -922,15 +925,15 @@ void RoundTurn::look() {
     nodes.emplace(node, name_of(node));
     peers.push_back(node_at(node).peer);
   }
-  open_look(state_.looking, std::move(nodes), now_);
-  actions_.emplace_back(SendAll{std::move(peers), EvidenceRequest{state_.looking.number}});
+  open_look(state_.stack_query, std::move(nodes), now_);
+  actions_.emplace_back(SendAll{std::move(peers), EvidenceRequest{state_.stack_query.number}});
 }
 
 void RoundTurn::look_tick() {
-  StackQuery& looking = state_.looking;
-  if (looking.is_open) return conclude_look();
-  if (!looking.suspects_at || now_ < *looking.suspects_at) return;
-  looking.suspects_at.reset();
+  StackQuery& stack_query = state_.stack_query;
+  if (stack_query.is_open) return conclude_look();
+  if (!stack_query.suspects_at || now_ < *stack_query.suspects_at) return;
+  stack_query.suspects_at.reset();
   if (state_.phase == RoundPhase::Running) look();
 }
 
@@ -938,24 +941,24 @@ void RoundTurn::look_lost(int node, const std::string& reason) {
   for (const LogLookups::Pending& lookup : take_of_node(state_.log_lookups, node))
     send(lookup.asker.peer,
          LogAnswer{lookup.asker.question, {.note = name_of(node) + ": lost, " + reason}});
-  lose_answer(state_.looking, node, reason);
+  lose_answer(state_.stack_query, node, reason);
   conclude_look();
 }
 
 void RoundTurn::conclude_look() {
-  StackQuery& looking = state_.looking;
-  if (!is_complete(looking, now_)) return;
-  const Evidence evidence = close_look(looking);
-  answer(std::exchange(looking.askers, {}),
+  StackQuery& stack_query = state_.stack_query;
+  if (!is_complete(stack_query, now_)) return;
+  const Evidence evidence = close_look(stack_query);
+  answer(std::exchange(stack_query.requesters, {}),
          std::make_shared<const CoordinatorMessage>(StacksReply{0, evidence}));
-  looking.suspects_at.reset();
-  if (!looking.suspects.empty() && state_.phase == RoundPhase::Running) judge_hang(evidence);
-  looking.suspects.clear();
+  stack_query.suspects_at.reset();
+  if (!stack_query.suspects.empty() && state_.phase == RoundPhase::Running) judge_hang(evidence);
+  stack_query.suspects.clear();
 }
 
 void RoundTurn::judge_hang(const Evidence& evidence) {
-  const Suspects& suspects = state_.looking.suspects;
-  const HangVerdict verdict = judge(state_.looking.standings, suspects.ranks());
+  const Suspects& suspects = state_.stack_query.suspects;
+  const HangVerdict verdict = judge(state_.stack_query.positions, suspects.ranks());
   if (verdict.culprits.empty())
     return log(LogLevel::Info, "not taken for a hang: " + verdict.words);
   const std::size_t count = count_of(verdict.culprits);
@@ -988,14 +991,14 @@ void RoundTurn::judge_hang(const Evidence& evidence) {
 
 // Ends the query and drops the suspicions of the old world before a new one starts.
 void RoundTurn::end_look() {
-  StackQuery& looking = state_.looking;
-  if (looking.is_open) {
-    looking.answer_by = now_;
-    looking.suspects.clear();
+  StackQuery& stack_query = state_.stack_query;
+  if (stack_query.is_open) {
+    stack_query.answer_by = now_;
+    stack_query.suspects.clear();
     conclude_look();
   }
-  looking.suspects.clear();
-  looking.suspects_at.reset();
+  stack_query.suspects.clear();
+  stack_query.suspects_at.reset();
 }
 
 // --- Records: excluded and lost agents, for a later coordinator and from an earlier one

@@ -159,8 +159,8 @@ struct RoundState {
   Time next_sweep;
   Time next_roll_call;
   Time end_by;
-  StackQuery looking;
-  CensusTaking census;
+  StackQuery stack_query;
+  CensusQuery census;
   LogLookups log_lookups;
   std::optional<Failure> last_failure;    // brief; of a round before
   std::optional<Time> inherited_failure;  // its time, if an earlier coordinator led that round

@@ -88,14 +88,14 @@ struct SendAll {
   std::vector<Peer> peers;
   CoordinatorMessage message;
 };
-// Sends one answer (StacksReply or CensusReply) to several askers, each with its own question
+// Sends one answer (StacksReply or CensusReply) to several requesters, each with its own question
 // number. The answer is encoded once and reused until `answer` changes.
-struct Asker {
+struct Requester {
   Peer peer = 0;
   std::uint64_t question = 0;  // the number that the peer chose
 };
 struct SendAnswer {
-  std::vector<Asker> askers;
+  std::vector<Requester> requesters;
   std::shared_ptr<const CoordinatorMessage> answer;
 };
 // Closes the connection once all pending messages are sent. A later PeerLeft is ignored.

@@ -132,7 +132,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   Peer last_peer_ = 0;
   struct LastAnswer {
     std::shared_ptr<const CoordinatorMessage> message{};
-    std::optional<SharedAnswer> frames{};
+    std::optional<SharedReply> frames{};
   };
   LastAnswer last_answer_;  // encoded
   RoundState state_;
@@ -429,8 +429,8 @@ void Server::Impl::apply(const SendAll& send) {
 }
 
 void Server::Impl::apply(const SendAnswer& send) {
-  if (last_answer_.message != send.answer) last_answer_ = {send.answer, SharedAnswer(*send.answer)};
-  for (const Asker& asker : send.askers) {
+  if (last_answer_.message != send.answer) last_answer_ = {send.answer, SharedReply(*send.answer)};
+  for (const Requester& asker : send.requesters) {
     const auto found = connections_.find(asker.peer);
     if (found == connections_.end()) continue;
     ControlConnection& connection = *found->second;

@@ -47,8 +47,8 @@ enum class JobPhase { Joining, Running, Stopping, Pausing, Finishing };
 struct JobFacts {
   std::string endpoint;
   JobPhase phase = JobPhase::Joining;
-  int least_nodes = 1;  // as requested
-  int most_nodes = 1;
+  int min_nodes = 1;  // as requested
+  int max_nodes = 1;
   int joined_nodes = 0;  // in the world, or in line for it
   int spares = 0;        // in line while a world runs
   std::optional<int> round{};

@@ -111,11 +111,11 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
   }
   void apply(CollectEvidence& look) {
-    deliver([number = look.look](Client::Listener& to) { to.on_look(number); });
+    deliver([number = look.look](Client::Listener& to) { to.on_evidence_request(number); });
   }
   void apply(StacksResult& told) {
     deliver([told = std::move(told)](Client::Listener& to) {
-      to.on_told(told.question, told.evidence);
+      to.on_stacks(told.question, told.evidence);
     });
   }
   void apply(SummarizeNode& wanted) {
@@ -123,7 +123,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
   void apply(CensusResult& heard) {
     deliver([heard = std::move(heard)](Client::Listener& to) {
-      to.on_census_told(heard.question, heard.census);
+      to.on_census_result(heard.question, heard.census);
     });
   }
   void apply(ReadLog& wanted) {
@@ -133,7 +133,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
   void apply(LogResult& told) {
     deliver([told = std::move(told)](Client::Listener& to) {
-      to.on_log_told(told.question, told.part);
+      to.on_log_part(told.question, told.part);
     });
   }
   void apply(ShowHang& hang) {
@@ -244,11 +244,11 @@ void Client::ask(std::uint64_t question) { impl_->handle(OwnQuestion{question});
 void Client::give_evidence(std::uint64_t look, Evidence evidence) {
   impl_->handle(OwnEvidence{look, std::move(evidence)});
 }
-void Client::ask_census(std::uint64_t question) { impl_->handle(OwnCensusQuestion{question}); }
+void Client::request_census(std::uint64_t question) { impl_->handle(OwnCensusQuestion{question}); }
 void Client::give_summary(std::uint64_t census, const NodeSummary& summary) {
   impl_->handle(OwnSummary{census, summary});
 }
-void Client::ask_log(std::uint64_t question, const LogQuery& query) {
+void Client::request_log(std::uint64_t question, const LogQuery& query) {
   impl_->handle(OwnLogQuestion{question, query});
 }
 void Client::give_log_part(std::uint64_t lookup, LogPart part) {

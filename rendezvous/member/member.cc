@@ -521,7 +521,7 @@ Hello hello_of(const MemberSpec& spec) {
           .host = spec.host,
           .pid = spec.pid,
           .instance = spec.instance,
-          .least_node_count = is_elastic ? join.elastic->min_nodes : join.node_count,
+          .min_node_count = is_elastic ? join.elastic->min_nodes : join.node_count,
           .slot = join.slot,
           .is_coordinator = is_elastic && join.is_coordinator,
           .addresses = join.secret ? join.addresses : std::vector<std::string>(),

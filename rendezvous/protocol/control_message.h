@@ -106,7 +106,7 @@ struct Hello {
   int pid = 0;
   std::uint64_t instance = 0;   // random; distinguishes a reconnected member from another one
   bool is_probe = false;        // only checks for objections (coordinator_probe.h); gets Refused
-  int least_node_count = 1;     // this and the next two fields: elastic jobs only
+  int min_node_count = 1;       // this and the next two fields: elastic jobs only
   int slot = 0;                 // distinguishes agents of one host
   bool is_coordinator = false;  // the coordinator's own agent
   // Numeric addresses of its host's interfaces, from which its workers may connect to the store.
@@ -244,8 +244,8 @@ struct Waiting {
   std::vector<NodeName> joined{};
   std::vector<int> missing{};  // fixed worlds
   // Elastic jobs: node ranks are not assigned yet, and the coordinator keeps the deadline.
-  int least_node_count = 0;  // 0: a fixed world
-  bool is_spare = false;     // the running world does not include this node
+  int min_node_count = 0;  // 0: a fixed world
+  bool is_spare = false;   // the running world does not include this node
   // Until the world starts with the nodes that have joined, or the wait fails.
   Milliseconds left{0};
   bool operator==(const Waiting&) const = default;

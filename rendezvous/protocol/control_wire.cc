@@ -130,7 +130,7 @@ void fields(Archive& archive, Hello& hello) {
   archive.integer(hello.pid, kPid);
   archive.bits(hello.instance);
   archive.flag(hello.is_probe);
-  archive.integer(hello.least_node_count, kCount);
+  archive.integer(hello.min_node_count, kCount);
   archive.integer(hello.slot, kCount);
   archive.flag(hello.is_coordinator);
   archive.list(hello.addresses, kMostAddressesTold, [](auto& each, std::string& address) {
@@ -285,7 +285,7 @@ void fields(Archive& archive, Waiting& waiting) {
   });
   archive.list(waiting.missing, kMostListed,
                [](auto& each, int& node_rank) { each.integer(node_rank, kCount); });
-  archive.integer(waiting.least_node_count, kCount);
+  archive.integer(waiting.min_node_count, kCount);
   archive.flag(waiting.is_spare);
   archive.duration(waiting.left, kMostMilliseconds);
 }
@@ -432,7 +432,7 @@ std::string encode(const MemberMessage& message) { return encode_frame(message);
 std::string encode(const CoordinatorMessage& message) { return encode_frame(message); }
 
 // The head: length, kind, question.
-SharedAnswer::SharedAnswer(const CoordinatorMessage& answer) {
+SharedReply::SharedReply(const CoordinatorMessage& answer) {
   constexpr std::size_t kBeforeQuestionBytes = 4 + 1;
   constexpr std::size_t kQuestionBytes = 8;
   assert(std::holds_alternative<StacksReply>(answer) ||
@@ -443,7 +443,7 @@ SharedAnswer::SharedAnswer(const CoordinatorMessage& answer) {
   body_ = std::make_shared<const std::string>(std::move(frame));
 }
 
-std::string SharedAnswer::head(std::uint64_t question) const {
+std::string SharedReply::head(std::uint64_t question) const {
   std::string head = head_;
   ByteWriter(head).u64(question);
   return head;

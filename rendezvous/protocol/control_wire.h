@@ -37,10 +37,10 @@ std::string encode(const CoordinatorMessage& message);
 
 // A StacksReply or CensusReply for many: encoded once, and only the frame's head differs between
 // the recipients. The frame is head and body.
-class SharedAnswer {
+class SharedReply {
  public:
   using Bytes = std::shared_ptr<const std::string>;
-  explicit SharedAnswer(const CoordinatorMessage& answer);
+  explicit SharedReply(const CoordinatorMessage& answer);
   std::string head(std::uint64_t question) const;
   const Bytes& body() const { return body_; }
 

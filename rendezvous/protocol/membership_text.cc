@@ -50,11 +50,11 @@ std::string waiting_text(const Waiting& waiting, std::string_view endpoint, Mill
 }
 
 std::string progress_text(const Waiting& waiting, Milliseconds since) {
-  const bool is_elastic = waiting.least_node_count > 0;
+  const bool is_elastic = waiting.min_node_count > 0;
   const std::string time = "; " + duration_text(since);
   const std::string count = std::to_string(waiting.joined_count) + " of ";
   if (is_elastic) {
-    return count + node_range_text(waiting.least_node_count, waiting.node_count) + " joined (" +
+    return count + node_range_text(waiting.min_node_count, waiting.node_count) + " joined (" +
            joined_hosts(waiting) + ")" + time;
   }
   std::string missing;
@@ -86,9 +86,9 @@ std::string elastic_waiting_text(const Waiting& waiting, std::string_view endpoi
            " without this one, which is a spare: it steps in when there is room";
   }
   const std::string joined = std::to_string(waiting.joined_count) + " of " +
-                             node_range_text(waiting.least_node_count, waiting.node_count) +
+                             node_range_text(waiting.min_node_count, waiting.node_count) +
                              " joined at " + place + " (" + joined_hosts(waiting) + "); ";
-  if (waiting.joined_count >= waiting.least_node_count)
+  if (waiting.joined_count >= waiting.min_node_count)
     return joined + "the world begins in " + duration_text(waiting.left) + " if no more come";
   return "waiting for nodes: " + joined + duration_text(waiting.left) + " left";
 }
@@ -96,7 +96,7 @@ std::string elastic_waiting_text(const Waiting& waiting, std::string_view endpoi
 std::string elastic_timeout_text(const Waiting& waiting, std::string_view endpoint,
                                  Milliseconds limit) {
   return std::to_string(waiting.joined_count) + " of " +
-         node_range_text(waiting.least_node_count, waiting.node_count) + " joined at " +
+         node_range_text(waiting.min_node_count, waiting.node_count) + " joined at " +
          std::string(endpoint) + " within " + duration_text(limit) + " (" + joined_hosts(waiting) +
          "); start drun on more nodes, check that they reach this endpoint, or raise "
          "--rdzv-conf join_timeout=SECONDS";

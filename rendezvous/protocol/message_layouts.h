@@ -183,7 +183,7 @@ template <typename Archive>
 void fields(Archive& archive, JobFacts& job) {
   archive.text(job.endpoint, kIdentityBytes);
   word(archive, job.phase, JobPhase::Finishing);
-  for (int* count : {&job.least_nodes, &job.most_nodes, &job.joined_nodes, &job.spares})
+  for (int* count : {&job.min_nodes, &job.max_nodes, &job.joined_nodes, &job.spares})
     archive.integer(*count, kCount);
   optional_rank(archive, job.round);
   archive.flag(job.is_preflight);

@@ -61,7 +61,7 @@ struct Cluster {
     if (has_secret) spec.secret = test::test_secret();
     spec.gathers_lines = gathers;
     server = *Server::open(
-        io, spec, log.log(), [] {}, {}, &taker);
+        io, spec, log.log(), [] {}, {}, &sink);
     for (const int node : {0, 1}) {
       JoinSpec own = spec;
       own.node_rank = node;
@@ -74,7 +74,7 @@ struct Cluster {
 
   LogLines log;
   asio::io_context io{1};
-  Taker taker;
+  Taker sink;
   std::unique_ptr<Server> server;
   std::vector<std::unique_ptr<Node>> nodes;
 };
@@ -98,12 +98,12 @@ TEST_CASE("lines within the window arrive in order, and a confirmation opens the
       node.send(lines);
     }
     const std::size_t before = node.granted;
-    REQUIRE(run_until(cluster.io, [&] { return cluster.taker.text.size() == sent.size(); }));
+    REQUIRE(run_until(cluster.io, [&] { return cluster.sink.text.size() == sent.size(); }));
     CHECK(node.granted == before);
-    cluster.server->lines_taken(cluster.taker.peer, cost);
+    cluster.server->lines_taken(cluster.sink.peer, cost);
     REQUIRE(run_until(cluster.io, [&] { return node.granted == before + cost; }));
   }
-  CHECK(cluster.taker.text == sent);
+  CHECK(cluster.sink.text == sent);
   CHECK_FALSE(node.is_lost);
 }
 
@@ -118,8 +118,8 @@ TEST_CASE("a failure overtakes the lines that were sent before it") {
   failure.status = Exited{3};
   node.client.report_failure({failure, std::chrono::steady_clock::now()});
   REQUIRE(run_until(cluster.io, [&] { return cluster.nodes[0]->stopped_round.has_value(); }));
-  CHECK(cluster.taker.cost < cost);
-  REQUIRE(run_until(cluster.io, [&] { return cluster.taker.cost == cost; }));
+  CHECK(cluster.sink.cost < cost);
+  REQUIRE(run_until(cluster.io, [&] { return cluster.sink.cost == cost; }));
 }
 
 TEST_CASE("a node that exceeds its window is disconnected, and its earlier lines are kept") {
@@ -129,8 +129,8 @@ TEST_CASE("a node that exceeds its window is disconnected, and its earlier lines
   for (std::size_t sent = 0; sent <= node.window; sent += lines.text.size()) node.send(lines);
   REQUIRE(run_until(cluster.io, [&] { return node.is_lost; }));
   CHECK(cluster.log.has("lines that it may not send"));
-  CHECK(cluster.taker.cost <= node.window);
-  CHECK(cluster.taker.ends == 1);
+  CHECK(cluster.sink.cost <= node.window);
+  CHECK(cluster.sink.ends == 1);
 }
 
 TEST_CASE("a node has no window and sends no lines if the coordinator does not gather output") {

@@ -49,7 +49,7 @@ struct TwoNodes {
       REQUIRE(rig->output.prepare("job"));
       rig->is_prepared = true;
     }
-    taker = coordinator.output.line_taker([this](std::uint64_t peer, std::size_t cost) {
+    sink = coordinator.output.log_sink([this](std::uint64_t peer, std::size_t cost) {
       if (const std::size_t granted = ledger.taken(peer, cost); granted > 0)
         node.output.line_listener()->on_lines_taken(granted);
     });
@@ -61,7 +61,7 @@ struct TwoNodes {
     node.output.line_listener()->on_lines_wanted(kWindow, [this](const Lines& lines) {
       if (is_cut) return;
       REQUIRE(ledger.accept(7, rendezvous::cost_bytes(lines)));
-      taker->on_lines(
+      sink->on_lines(
           {.peer = 7, .node_rank = 1, .rank = 4 + lines.local_rank, .host = "b", .role = "default"},
           lines);
     });
@@ -95,7 +95,7 @@ struct TwoNodes {
   OutputRig node;
   OutputRig coordinator;
   rendezvous::LineLedger ledger{kWindow};
-  rendezvous::LogSink* taker = nullptr;
+  rendezvous::LogSink* sink = nullptr;
   bool is_cut = false;
 };
 
@@ -186,7 +186,7 @@ TEST_CASE("an unfinished line is completed with a newline when its connection en
   TwoNodes nodes(here, there.fds());
   nodes.node.start({"printf 'half a line\\r'; exec sleep 600"});
   REQUIRE(nodes.until([&] { return !read_file(there.directory / "out").empty(); }));
-  nodes.taker->on_lines_end(7);
+  nodes.sink->on_lines_end(7);
   REQUIRE(nodes.until([&] { return read_file(there.directory / "out").ends_with("\n"); }));
   CHECK(read_file(there.directory / "out") == "[b:4]: half a line\r\n");
   nodes.node.output.stop();

@@ -24,7 +24,7 @@ struct LookRig {
       ++answers;
       workers = found.workers.size();
       notes = found.notes;
-      CHECK(findings.standings.empty());
+      CHECK(findings.positions.empty());
     });
   }
 

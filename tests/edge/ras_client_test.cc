@@ -225,7 +225,7 @@ TEST_CASE("an absent service, or one that sends nonsense, gives no findings and 
   int answers = 0;
   for (int i = 0; i < 3; ++i) {
     service.ask({.pids = {1}}, [&](const Findings& findings) {
-      CHECK(findings.standings.empty());
+      CHECK(findings.positions.empty());
       ++answers;
     });
     CHECK(run_until(io, [&] { return answers == i + 1; }));

@@ -27,6 +27,6 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   if (!report) return 0;
   const Own own{.addresses = {"10.0.0.1", ""}, .pids = {{1, 2}, {3}, {}}};
   const Findings findings = find(*report, own, 0);
-  if (findings.standings.size() != own.pids.size()) std::abort();
+  if (findings.positions.size() != own.pids.size()) std::abort();
   return 0;
 }

@@ -288,7 +288,7 @@ void Cluster::tell_round(const RoundEvent& event) {
 void Cluster::act(const SendTo& send) { send_down(send.peer, send.message); }
 
 void Cluster::act(const SendAnswer& send) {
-  for (const Asker& asker : send.askers) send_down(asker.peer, answer_to(asker, send));
+  for (const Requester& asker : send.requesters) send_down(asker.peer, answer_to(asker, send));
 }
 
 void Cluster::act(const SendAll& send) {

@@ -160,7 +160,7 @@ void ElasticCluster::act(const SendTo& send) {
 }
 
 void ElasticCluster::act(const SendAnswer& send) {
-  for (const Asker& asker : send.askers) send_down(asker.peer, answer_to(asker, send));
+  for (const Requester& asker : send.requesters) send_down(asker.peer, answer_to(asker, send));
 }
 
 void ElasticCluster::act(const SendAll& send) {

@@ -221,7 +221,7 @@ void JointCluster::apply(int host, const SendTo& send) {
 }
 
 void JointCluster::apply(int host, const SendAnswer& send) {
-  for (const Asker& asker : send.askers) {
+  for (const Requester& asker : send.requesters) {
     if (office(host).connections.contains(asker.peer))
       send_down(asker.peer, answer_to(asker, send));
   }

@@ -37,7 +37,7 @@ struct ElasticJob : RoundDriver {
   rendezvous::Hello hello_of(int node) const {
     rendezvous::Hello own = hello(node);
     own.node_rank.reset();
-    own.least_node_count = state.spec.elastic->min_nodes;
+    own.min_node_count = state.spec.elastic->min_nodes;
     own.is_coordinator = node == 0;
     return own;
   }

@@ -57,8 +57,8 @@ JobTimes full_times() {
 Census full_census() {
   return {.job = {.endpoint = "10.0.0.1:29500",
                   .phase = JobPhase::Stopping,
-                  .least_nodes = 2,
-                  .most_nodes = 4,
+                  .min_nodes = 2,
+                  .max_nodes = 4,
                   .joined_nodes = 2,
                   .spares = 1,
                   .round = 4,

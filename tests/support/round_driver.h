@@ -11,7 +11,7 @@ namespace drun::test {
 // A job with a fixed set of nodes.
 rendezvous::RoundSpec fixed_spec(int node_count, int max_restarts = 0);
 
-inline rendezvous::CoordinatorMessage answer_to(const rendezvous::Asker& asker,
+inline rendezvous::CoordinatorMessage answer_to(const rendezvous::Requester& asker,
                                                 const rendezvous::SendAnswer& send) {
   rendezvous::CoordinatorMessage message = *send.answer;
   if (auto* stacks = std::get_if<rendezvous::StacksReply>(&message))
@@ -60,7 +60,7 @@ struct RoundDriver {
       if (const auto* one = std::get_if<rendezvous::SendTo>(&action); one && one->peer == to)
         keep(one->message);
       if (const auto* answer = std::get_if<rendezvous::SendAnswer>(&action)) {
-        for (const auto& asker : answer->askers) {
+        for (const auto& asker : answer->requesters) {
           if (asker.peer == to) keep(answer_to(asker, *answer));
         }
       }
@@ -80,7 +80,7 @@ struct RoundDriver {
       if (const auto* all = std::get_if<rendezvous::SendAll>(&action))
         messages += all->peers.size();
       if (const auto* answer = std::get_if<rendezvous::SendAnswer>(&action))
-        messages += answer->askers.size();
+        messages += answer->requesters.size();
     }
     return messages;
   }

@@ -39,7 +39,7 @@ TEST_CASE("a shared answer has the same bytes as an answer to one recipient") {
     const auto* stacks = std::get_if<StacksReply>(&message);
     const auto* census = std::get_if<CensusReply>(&message);
     if (stacks == nullptr && census == nullptr) continue;
-    const SharedAnswer answer(message);
+    const SharedReply answer(message);
     const std::uint64_t question = stacks != nullptr ? stacks->question : census->question;
     CHECK(answer.head(question) + *answer.body() == encode(message));
     CHECK(answer.head(question + 1) + *answer.body() != encode(message));

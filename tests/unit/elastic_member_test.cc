@@ -30,7 +30,7 @@ TEST_CASE("an elastic member's hello has its node range and slot but no node ran
   member.event(Connected{});
   const Hello hello = member.sent<Hello>();
   CHECK_FALSE(hello.node_rank.has_value());
-  CHECK(hello.least_node_count == 2);
+  CHECK(hello.min_node_count == 2);
   CHECK(hello.node_count == 3);
   CHECK(hello.slot == 2);
   CHECK_FALSE(hello.is_coordinator);
@@ -56,7 +56,7 @@ TEST_CASE("a member reports an excluded node and stays in its phase") {
 
 TEST_CASE("a spare waits indefinitely while the coordinator is alive") {
   MemberDriver member = elastic(Phase::Joined);
-  Waiting waiting{.node_count = 3, .joined_count = 3, .least_node_count = 2, .is_spare = true};
+  Waiting waiting{.node_count = 3, .joined_count = 3, .min_node_count = 2, .is_spare = true};
   member.receive(waiting);
   CHECK_THAT(member.log(), ContainsSubstring("runs on 3 nodes without this one"));
   const Time until = member.now + 24h;

@@ -479,7 +479,7 @@ TEST_CASE("a node with conflicting settings is rejected from an elastic job with
     words = "it was given --node-rank=1";
   }
   SECTION("a different minimum") {
-    hello.least_node_count = 1;
+    hello.min_node_count = 1;
     words = "--nnodes=1:3, but the coordinator with --nnodes=2:3";
   }
   SECTION("a second coordinator") {

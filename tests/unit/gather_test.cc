@@ -178,27 +178,27 @@ TEST_CASE(
 }
 
 TEST_CASE("the log collector forwards a node's lines with their origin and reports their end") {
-  Taker taker;
-  LogCollector desk(kWindow, &taker);
+  Taker sink;
+  LogCollector desk(kWindow, &sink);
   const auto state = running_round();
   REQUIRE(desk.take(state, 11, {.round = 3, .local_rank = 1, .text = "hello\n"}));
-  REQUIRE(taker.froms.size() == 1);
-  CHECK(taker.froms[0].node_rank == 1);
-  CHECK(taker.froms[0].rank == 3);
-  CHECK(taker.froms[0].host == "host1");
-  CHECK(taker.froms[0].role == "trainer");
-  CHECK(taker.texts[0] == "hello\n");
+  REQUIRE(sink.froms.size() == 1);
+  CHECK(sink.froms[0].node_rank == 1);
+  CHECK(sink.froms[0].rank == 3);
+  CHECK(sink.froms[0].host == "host1");
+  CHECK(sink.froms[0].role == "trainer");
+  CHECK(sink.texts[0] == "hello\n");
   desk.forget(10);
-  CHECK(taker.ended.empty());
+  CHECK(sink.ended.empty());
   desk.forget(11);
-  CHECK(taker.ended == std::vector<rendezvous::Peer>{11});
+  CHECK(sink.ended == std::vector<rendezvous::Peer>{11});
 }
 
 TEST_CASE(
     "the log collector rejects lines of unknown peers, other workers and other rounds, and excess "
     "lines") {
-  Taker taker;
-  LogCollector desk(kWindow, &taker);
+  Taker sink;
+  LogCollector desk(kWindow, &sink);
   const auto state = running_round();
   CHECK_FALSE(desk.take(state, 12, {.round = 3}));
   CHECK_FALSE(desk.take(state, 10, {.round = 2}));
@@ -213,7 +213,7 @@ TEST_CASE(
   CHECK_FALSE(desk.take(state, 10, {.round = 3}));
   CHECK(desk.taken(10, cost_bytes(quarter)) > 0);
   CHECK(desk.take(state, 10, {.round = 3}));
-  CHECK(taker.texts.size() == 5);
+  CHECK(sink.texts.size() == 5);
 }
 
 }  // namespace drun::agent

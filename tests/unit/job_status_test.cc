@@ -159,11 +159,11 @@ TEST_CASE("drun list shows how many nodes a job waits for") {
   Census waiting = census();
   waiting.job.round.reset();
   waiting.job.joined_nodes = 1;
-  waiting.job.least_nodes = waiting.job.most_nodes = 3;
+  waiting.job.min_nodes = waiting.job.max_nodes = 3;
   JobRow row = *job_row(agent::job_json(own(), waiting));
   CHECK(row.nodes == "1/3");
   CHECK(row.workers == "-");
-  waiting.job.most_nodes = 4;
+  waiting.job.max_nodes = 4;
   CHECK(job_row(agent::job_json(own(), waiting))->nodes == "1/3:4");
 }
 
@@ -198,14 +198,14 @@ TEST_CASE("drun list makes control characters visible") {
 TEST_CASE("an elastic job continues while enough nodes are left") {
   Census job = census();
   job.job.joined_nodes = 3;
-  job.job.least_nodes = 2;
-  job.job.most_nodes = 4;
+  job.job.min_nodes = 2;
+  job.job.max_nodes = 4;
   const std::string elastic = agent::job_json(own(), job);
   CHECK(nodes_that_continue(elastic, 1) == 2);
   CHECK(nodes_that_continue(elastic, 2) == 0);
   CHECK(nodes_that_continue(elastic, 3) == 0);
   CHECK(nodes_that_continue(elastic, 4) == 0);
-  job.job.least_nodes = job.job.most_nodes = 3;
+  job.job.min_nodes = job.job.max_nodes = 3;
   CHECK(nodes_that_continue(agent::job_json(own(), job), 1) == 0);
   CHECK(nodes_that_continue("{}", 1) == 0);
   CHECK(nodes_in_status(agent::status_json(own())) == 4);

@@ -5,7 +5,7 @@
 namespace drun::agent::ras {
 namespace {
 
-const Own kOwn{.addresses = {"127.0.0.1", "10.0.0.1"}, .pids = {{100, 1100}, {101}}};
+const Own kDrunOption{.addresses = {"127.0.0.1", "10.0.0.1"}, .pids = {{100, 1100}, {101}}};
 
 Rank rank_of(int rank, Process process, std::uint64_t count, std::size_t kind = 0) {
   Rank one{.rank = rank, .process = std::move(process)};
@@ -29,11 +29,11 @@ Report report_of(std::vector<Communicator> communicators) {
 }  // namespace
 
 TEST_CASE("a rank that lags behind its communicator is named by its global rank") {
-  const Findings found = find(report_of({four({812, 811, 812, 812})}), kOwn, 6);
-  REQUIRE(found.standings.size() == 2);
-  CHECK(found.standings[0].is_known);
-  CHECK(found.standings[0].stand == NcclPosition::Ahead);
-  CHECK(found.standings[1].stand == NcclPosition::Behind);
+  const Findings found = find(report_of({four({812, 811, 812, 812})}), kDrunOption, 6);
+  REQUIRE(found.positions.size() == 2);
+  CHECK(found.positions[0].is_known);
+  CHECK(found.positions[0].stand == NcclPosition::Ahead);
+  CHECK(found.positions[1].stand == NcclPosition::Behind);
   CHECK(found.notes == std::vector<std::string>{
                            "NCCL: rank 7 is at all_reduce 811 in a communicator of 4, the others "
                            "at 812"});
@@ -41,7 +41,7 @@ TEST_CASE("a rank that lags behind its communicator is named by its global rank"
 
 TEST_CASE("the note describes how far ranks are behind") {
   const auto note_of = [](const std::vector<std::uint64_t>& counts) {
-    const Findings found = find(report_of({four(counts)}), kOwn, 0);
+    const Findings found = find(report_of({four(counts)}), kDrunOption, 0);
     return found.notes.empty() ? "" : found.notes[0];
   };
   CHECK(note_of({5, 5, 5, 5}) == "NCCL: all ranks of a communicator of 4 have begun 5 operations");
@@ -59,18 +59,18 @@ TEST_CASE("the note describes how far ranks are behind") {
 TEST_CASE("processes are identified by host and pid, also if they are children of a worker") {
   Communicator one{.hash = "0x1", .size = 2};
   one.ranks = {rank_of(0, {1100, "127.0.0.1"}, 3), rank_of(1, {101, "10.0.0.2"}, 4)};
-  const Findings found = find(report_of({one}), kOwn, 0);
-  CHECK(found.standings[0].stand == NcclPosition::Behind);
-  CHECK_FALSE(found.standings[1].is_known);
-  CHECK(found.standings[1] == RankPosition{});
+  const Findings found = find(report_of({one}), kDrunOption, 0);
+  CHECK(found.positions[0].stand == NcclPosition::Behind);
+  CHECK_FALSE(found.positions[1].is_known);
+  CHECK(found.positions[1] == RankPosition{});
 }
 
 TEST_CASE("if text names only the minority, only ranks that lag are known") {
   Communicator one{.hash = "0x1", .size = 32};
   one.ranks = {rank_of(9, {101, "10.0.0.1"}, 6649)};
   one.crowds = {{.kind = 0, .count = 6650, .ranks = 31}};
-  const Findings found = find({.kinds = {"collective"}, .communicators = {one}}, kOwn, 8);
-  CHECK_FALSE(found.standings[0].is_known);
+  const Findings found = find({.kinds = {"collective"}, .communicators = {one}}, kDrunOption, 8);
+  CHECK_FALSE(found.positions[0].is_known);
   CHECK(found.notes == std::vector<std::string>{"NCCL: rank 9 is at operation 6649 in a "
                                                 "communicator of 32, the others at 6650"});
 }
@@ -79,33 +79,33 @@ TEST_CASE("a rank that waits in one communicator is not blamed for the lag in an
   // Rank 0 waits for rank 1 in one communicator, and all others wait for rank 0 in the other: a
   // deadlock.
   const Report report = report_of({four({9, 8, 9, 9}, "0x1"), four({3, 4, 4, 4}, "0x2")});
-  const Findings found = find(report, kOwn, 0);
-  CHECK(found.standings[0].stand == NcclPosition::Behind);
-  CHECK(found.standings[1].stand == NcclPosition::Behind);
+  const Findings found = find(report, kDrunOption, 0);
+  CHECK(found.positions[0].stand == NcclPosition::Behind);
+  CHECK(found.positions[1].stand == NcclPosition::Behind);
   // Rank 1 is not in the second communicator.
   Report clear = report;
   clear.communicators[1].ranks[1].counts[0].reset();
-  const Findings clearer = find(clear, kOwn, 0);
-  CHECK(clearer.standings[0].stand == NcclPosition::Ahead);
-  CHECK(clearer.standings[1].stand == NcclPosition::Behind);
+  const Findings clearer = find(clear, kDrunOption, 0);
+  CHECK(clearer.positions[0].stand == NcclPosition::Ahead);
+  CHECK(clearer.positions[1].stand == NcclPosition::Behind);
 }
 
 TEST_CASE(
     "a rank that does not answer is behind, and foreign processes are named by host and pid") {
   Report report = report_of({four({5, 5, 5, 5})});
   report.lost = {{{101, "10.0.0.1"}, false}, {{4711, "10.0.0.3"}, false}, {{4712, ""}, true}};
-  const Findings found = find(report, kOwn, 2);
-  CHECK(found.standings[1].stand == NcclPosition::Behind);
+  const Findings found = find(report, kDrunOption, 2);
+  CHECK(found.positions[1].stand == NcclPosition::Behind);
   CHECK(found.notes == std::vector<std::string>{"NCCL: rank 3 does not answer",
                                                 "NCCL: process 4711 on 10.0.0.3 does not answer",
                                                 "NCCL: process 4712 on a node is taken for dead"});
   for (int pid = 1; pid < 100; ++pid) report.lost.push_back({{pid, "10.0.0.9"}, true});
-  CHECK(find(report, kOwn, 2).notes.size() == 5);
+  CHECK(find(report, kDrunOption, 2).notes.size() == 5);
 }
 
 TEST_CASE("progress is the rank's own, or that of the last rank in the communicator") {
   const auto progress = [](const std::vector<std::uint64_t>& counts) {
-    return find(report_of({four(counts)}), kOwn, 0).standings[0].progress;
+    return find(report_of({four(counts)}), kDrunOption, 0).positions[0].progress;
   };
   CHECK(progress({5, 4, 5, 5}) == progress({5, 4, 6, 5}));
   CHECK(progress({5, 4, 5, 5}) != progress({6, 4, 5, 5}));

@@ -15,7 +15,7 @@ TEST_CASE(
   CHECK(progress_text(many, 3720s) ==
         "500 of 1000 nodes joined (a and 499 more), waiting for node 7 and 499 more; 1h2m");
   const Waiting elastic{
-      .node_count = 4, .joined_count = 1, .joined = {{0, "a"}}, .least_node_count = 2};
+      .node_count = 4, .joined_count = 1, .joined = {{0, "a"}}, .min_node_count = 2};
   CHECK(progress_text(elastic, 5s) == "1 of 2 to 4 nodes joined (a); 5s");
 }
 

@@ -118,11 +118,11 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
     round.receive(RoundDriver::peer(node), SummaryReply{census, {}});
   struct Queued {
     std::string head;
-    SharedAnswer::Bytes body;
+    SharedReply::Bytes body;
   };
   std::vector<Queued> queues;
   std::shared_ptr<const CoordinatorMessage> encoded;
-  std::optional<SharedAnswer> frames;
+  std::optional<SharedReply> frames;
   std::size_t encodings = 0;
   for (std::uint64_t i = 1; i <= 10'000; ++i) {
     round.receive(RoundDriver::peer(static_cast<int>(i % 2000)), CensusRequest{i});
@@ -133,8 +133,8 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
       frames.emplace(*encoded);
       ++encodings;
     }
-    REQUIRE(send.askers.size() == 1);
-    CHECK(send.askers[0].question == i);
+    REQUIRE(send.requesters.size() == 1);
+    CHECK(send.requesters[0].question == i);
     queues.push_back({frames->head(i), frames->body()});
   }
   CHECK(encodings == 1);
@@ -149,7 +149,7 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
 TEST_CASE("queries beyond the limit are answered with a note") {
   RoundDriver round = three_nodes();
   round.join_all();
-  for (std::size_t i = 0; i < kMostAskers; ++i)
+  for (std::size_t i = 0; i < kMostRequesters; ++i)
     round.receive(RoundDriver::peer(1), CensusRequest{i});
   round.receive(RoundDriver::peer(1), CensusRequest{99});
   CHECK_THAT(only_census(round, 1, 99).note, ContainsSubstring("too many ask"));

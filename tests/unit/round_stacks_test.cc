@@ -69,9 +69,9 @@ RankRanges ranges(const std::vector<int>& ranks) {
 }
 
 HangVerdict verdict_on(const Evidence& evidence, const std::vector<int>& suspects) {
-  RankPositions standings;
-  note(standings, evidence);
-  return judge(standings, ranges(suspects));
+  RankPositions positions;
+  note(positions, evidence);
+  return judge(positions, ranges(suspects));
 }
 
 std::uint64_t look_of(const RoundDriver& round, int node) {
@@ -208,7 +208,7 @@ TEST_CASE("a suspect that is active again when its stack is taken is cleared") {
                   EvidenceReply{look, answer_of(node, {.is_quiet = false})});
   CHECK(round.state.phase == RoundPhase::Running);
   CHECK_THAT(round.log(), ContainsSubstring("signs of life again"));
-  CHECK(round.state.looking.suspects.empty());
+  CHECK(round.state.stack_query.suspects.empty());
 }
 
 TEST_CASE("a suspicion about an old round or another node's rank is not investigated") {
@@ -222,7 +222,7 @@ TEST_CASE("a suspicion about an old round or another node's rank is not investig
     restarted.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   REQUIRE(restarted.state.round == 1);
   restarted.receive(RoundDriver::peer(1), suspicion(3));
-  CHECK(restarted.state.looking.suspects.empty());
+  CHECK(restarted.state.stack_query.suspects.empty());
 }
 
 TEST_CASE("the rank that has begun fewer operations is blamed for the hang") {

@@ -36,7 +36,7 @@ struct Successor : RoundDriver {
   void come(int node, const std::optional<Past>& past) {
     Hello own = hello(node);
     own.node_rank.reset();
-    own.least_node_count = state.spec.elastic->min_nodes;
+    own.min_node_count = state.spec.elastic->min_nodes;
     own.is_coordinator = node == 1;
     own.past = past;
     join(peer(node), own);

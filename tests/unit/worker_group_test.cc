@@ -5,7 +5,7 @@
 #include "rendezvous/base/result.h"
 #include "tests/support/catch.h"
 
-namespace drun::agent::gang {
+namespace drun::agent::worker_group {
 namespace {
 
 using std::chrono::milliseconds;
@@ -294,4 +294,4 @@ TEST_CASE(
   CHECK(other(KillRequested{}) == Names{"kill", "check"});
 }
 
-}  // namespace drun::agent::gang
+}  // namespace drun::agent::worker_group
