@@ -7,17 +7,10 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/remote_agent.h"
-#include "launcher/commands/run_hosts.h"
 #include "launcher/commands/run_job.h"
-#include "launcher/commands/serve_store.h"
-#include "launcher/commands/show_completions.h"
-#include "launcher/commands/show_list.h"
-#include "launcher/commands/show_logs.h"
 #include "launcher/commands/show_report.h"
-#include "launcher/commands/show_stacks.h"
-#include "launcher/commands/show_status.h"
-#include "launcher/commands/stop_jobs.h"
 #include "launcher/facts/host.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"

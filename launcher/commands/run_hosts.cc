@@ -1,4 +1,4 @@
-#include "launcher/commands/run_hosts.h"
+#include "launcher/commands/commands.h"
 
 #include <cstdio>
 #include <filesystem>

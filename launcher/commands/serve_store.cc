@@ -1,4 +1,4 @@
-#include "launcher/commands/serve_store.h"
+#include "launcher/commands/commands.h"
 
 #include <csignal>
 #include <memory>

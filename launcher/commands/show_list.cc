@@ -1,4 +1,4 @@
-#include "launcher/commands/show_list.h"
+#include "launcher/commands/commands.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

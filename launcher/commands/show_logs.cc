@@ -1,4 +1,4 @@
-#include "launcher/commands/show_logs.h"
+#include "launcher/commands/commands.h"
 
 #include <fcntl.h>
 #include <poll.h>

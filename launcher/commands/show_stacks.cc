@@ -1,4 +1,4 @@
-#include "launcher/commands/show_stacks.h"
+#include "launcher/commands/commands.h"
 
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "launcher/commands/show_status.h"
+#include "launcher/commands/commands.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>

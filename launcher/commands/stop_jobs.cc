@@ -1,4 +1,4 @@
-#include "launcher/commands/stop_jobs.h"
+#include "launcher/commands/commands.h"
 
 #include <poll.h>
 #include <sys/syscall.h>

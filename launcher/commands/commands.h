@@ -1,0 +1,45 @@
+// edge. The commands of drun that are one call; main.cc chooses one. Each returns the exit code of
+// the process, and prints its errors on stderr.
+#pragma once
+
+#include "launcher/cli/options.h"
+#include "launcher/facts/host.h"
+
+namespace drun {
+
+// `drun list`: one line per job that has an agent on this machine. 0, also without jobs; 1 if
+// stdout cannot be written.
+int show_list(const ListCommand& command);
+
+// `drun status`: finds the agents of this machine, queries each, and prints their status. 1 if no
+// such job runs here. With --watch, returns 0 after the last job ends, or on a signal.
+int show_status(const StatusCommand& command, const HostFacts& host);
+
+// `drun stacks`: queries one agent of each job on this machine, and prints the stacks that it
+// collected from all nodes. 1 if no such job runs here.
+int show_stacks(const StacksCommand& command);
+
+// `drun logs`: prints lines from the log files of a job's ranks, and follows them. 0, also when the
+// reader of stdout ends; 1 if there is no such job, rank or file.
+int show_logs(const LogsCommand& command);
+
+// `drun stop`: sends SIGTERM to the drun processes of jobs on this machine, and waits until they
+// are gone. 1 if a job is unknown or still runs.
+int stop_jobs(const StopCommand& command);
+
+// `drun store`: runs the store server on a port until a signal ends it. 0 after SIGTERM or SIGINT;
+// 125 if it cannot listen.
+int serve_store(const StoreCommand& command);
+
+// `drun --complete`: called by a shell when the user presses the tab key. Queries this machine's
+// agents, for up to 0.5 s.
+int show_completions(const CompleteCommand& command);
+
+namespace hosts {
+// A job on other machines: plan, sessions, report, exit code. Requires options.hosts.names_hosts().
+// Forks (agent/process/guardian.h): call it before other threads exist, and return its result from
+// main.
+int run_hosts(const Options& options, const HostFacts& host);
+}  // namespace hosts
+
+}  // namespace drun
