@@ -44,7 +44,7 @@ TEST_CASE("the states of a job's nodes are a row of letters each") {
   for (const std::size_t columns : {40U, 80U, 200U}) {
     const std::string text = history.text(columns, false);
     const std::size_t row = text.find("  node 0");
-    CHECK(text.find('\n', row) - row == columns - 2);
+    CHECK(text.find('\n', row) - row == columns);
   }
   CHECK_THAT(history.text(80, true), ContainsSubstring("\x1b[32mrrr"));
 }
