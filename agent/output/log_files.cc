@@ -52,6 +52,7 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
                             bool holds_streams) {
   if (log_dir && log_dir->empty()) return {};
   is_temporary_ = !log_dir;
+  is_flat_ = is_temporary_ && !holds_streams;
   const std::string prefix = (is_temporary_ ? "drun_" : "") + as_file_name(run_id) + "_";
   std::error_code ec;
   if (is_temporary_) {
@@ -97,7 +98,7 @@ Result<void> LogFiles::reach_attempt(int round) {
 }
 
 Result<void> LogFiles::make_worker_directory(int round, int worker) {
-  if (!has_place()) return {};
+  if (!has_place() || is_flat_) return {};
   const std::string path = worker_path(round, worker, "");
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
   return system_error("make directory " + path, errno);
@@ -122,7 +123,8 @@ std::string LogFiles::filtered_path(int round, Stream stream) const {
 }
 
 std::string LogFiles::error_path(int round, int worker) const {
-  return worker_path(round, worker, "error.json");
+  if (!is_flat_) return worker_path(round, worker, "error.json");
+  return attempt_path(round) + "/error_" + std::to_string(worker) + ".json";
 }
 
 void LogFiles::remove() {

@@ -1,9 +1,11 @@
 // edge. Creates, clears and removes the log directory, with torchrun's layout and names.
 //
 // Layout:  <log_dir>/<run_id>_<random>/attempt_<round>/<worker>/{stdout.log,stderr.log,error.json}
-//          and attempt_<round>/filtered_{stdout,stderr}.log. A worker's number is its local rank,
-//          or its rank with --gather-logs. mkdtemp(3) creates the random directory (0700), one per
-//          agent; without a log_dir it is <temporary>/drun_<run_id>_<random>.
+//          and attempt_<round>/filtered_{stdout,stderr}.log; without a log_dir and without streams
+//          only attempt_<round>/error_<worker>.json, because directories cost time. A worker's
+//          number is its local rank, or its rank with --gather-logs. mkdtemp(3) creates the random
+//          directory (0700), one per agent; without a log_dir it is
+//          <temporary>/drun_<run_id>_<random>.
 // Threads: call make() and remove() while there is one thread. In between, all functions that can
 //          block run on the directory's FileWriter. The functions that return names can be called
 //          on any thread.
@@ -62,6 +64,7 @@ class LogFiles {
   std::string place_;
   std::optional<int> round_;  // of the attempt directory created last
   bool is_temporary_ = false;
+  bool is_flat_ = false;  // no directory per worker
 };
 
 // Truncates the file and opens it for appending, because workers, their children and drun may write

@@ -96,7 +96,13 @@ TEST_CASE("without a log directory a temporary one is used, and can be removed")
   CHECK(files.is_temporary());
   CHECK(fs::path(files.place()).filename().string().starts_with("drun_job_"));
   REQUIRE(files.make_attempt(0));
+  REQUIRE(files.make_worker_directory(0, 3));
   const std::string place = files.place();
+  CHECK(fs::is_directory(place + "/attempt_0/3") == holds_streams);
+  const std::string error = files.error_path(0, 3);
+  CHECK(error == place + (holds_streams ? "/attempt_0/3/error.json" : "/attempt_0/error_3.json"));
+  write_file(error, "x");
+  CHECK(fs::exists(error));
   files.remove();
   CHECK_FALSE(fs::exists(place));
   CHECK_FALSE(files.has_place());
