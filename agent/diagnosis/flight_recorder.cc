@@ -191,6 +191,7 @@ std::vector<GroupCalls> groups_of(const std::map<int, const FlightDump*>& dumps)
       if (!there.contains(rank)) group.members.push_back({.rank = rank, .calls = {}});
   }
   std::vector<GroupCalls> list;
+  list.reserve(groups.size());
   for (auto& [key, group] : groups) list.push_back(std::move(group));
   return list;
 }
