@@ -127,7 +127,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     });
   }
   void apply(ReadLog& wanted) {
-    deliver([wanted = std::move(wanted)](Client::Listener& to) {
+    deliver([wanted](Client::Listener& to) {
       to.on_log_lookup(wanted.lookup, wanted.query);
     });
   }
