@@ -127,9 +127,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     });
   }
   void apply(ReadLog& wanted) {
-    deliver([wanted](Client::Listener& to) {
-      to.on_log_lookup(wanted.lookup, wanted.query);
-    });
+    deliver([wanted](Client::Listener& to) { to.on_log_lookup(wanted.lookup, wanted.query); });
   }
   void apply(LogResult& told) {
     deliver([told = std::move(told)](Client::Listener& to) {
