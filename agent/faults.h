@@ -6,7 +6,7 @@
 //   time        20s, 500ms, 2m, 1h or seconds: since the first round began; round=1+3s: since that
 //               round began, if it lasts that long
 //
-// Schedule: every agent has the whole list and injects the faults of its own node. Each fault is
+// Schedule: every agent has the whole list and injects the faults of its node. Each fault is
 //          injected once in a job, by the node that has the target's number or rank in the round in
 //          which the fault is due. If it has not been injected when that round ends (it was due
 //          between two rounds or just before the end), it is injected at the beginning of the next
@@ -58,8 +58,7 @@ struct RandomFaults {
 struct FaultPlan {
   std::vector<Fault> faults{};
   std::optional<RandomFaults> random{};
-  std::string
-      cut_interface{};  // taken down by CutNode; empty: this job has no interface of its own
+  std::string cut_interface{};  // taken down by CutNode; empty: this job has no separate interface
 
   bool is_empty() const { return faults.empty() && !random; }
   bool operator==(const FaultPlan&) const = default;

@@ -327,7 +327,7 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
     diagnosis.fault = FaultClass::MissingRank;
     const RankRanges world = world_size > 0 ? RankRanges{{0, world_size - 1}} : RankRanges();
     const RankRanges others = difference(world, reported);
-    // If few have reported it, the others may just not have come to that.
+    // If few ranks have reported it, the others may only have had no time to report.
     const bool is_telling = !others.empty() && count_of(others) <= count_of(reported);
     if (is_telling) diagnosis.ranks = others;
     const std::string where =

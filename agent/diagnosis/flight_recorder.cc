@@ -207,7 +207,7 @@ std::string call_text(const FlightCall& call) {
   return call.op + (call.sizes.empty() ? "" : " of " + call.sizes);
 }
 
-// What has to be equal on all ranks.
+// The part of a call that must be equal on all ranks.
 std::string key_of(const FlightCall& call) {
   return needs_equal_inputs(call.op) ? call_text(call) + call.types : call.op;
 }

@@ -5,8 +5,8 @@
 //     place in the kernel
 //   - no heartbeat, if the worker has sent one before
 //   - behind other ranks in NCCL, or not responding there, in every answer of NCCL's RAS service
-// A worker with a recent heartbeat is never suspected, nor is one that launches NCCL operations or
-// waits for a rank that does.
+// A worker with a recent heartbeat is never suspected. The same holds for a worker that launches
+// NCCL operations or waits for a rank that does.
 //
 // Sampling:  the caller samples all workers a few times per timeout. A suspicion is reported once,
 //            and again after each timeout while it lasts. If a sample is late, this process did

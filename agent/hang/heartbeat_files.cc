@@ -106,7 +106,7 @@ std::uint64_t HeartbeatFiles::heartbeat(std::size_t local_rank) const {
   const std::uint64_t beats = pulse(local_rank).beats;
   const std::int64_t touched = changed_ns(file.fd.get()) - file.made_ns;
   if (beats == 0 && touched == 0) return 0;
-  // Combines two counts of which only changes matter.
+  // Combines two counts; only changes of the result matter.
   return (beats * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(touched)) | 1;
 }
 

@@ -10,7 +10,7 @@
 //          when the first stream continues, its text starts a new line (with its label; a '\n' that
 //          merely ended the line is dropped). Only a bar can follow a bar without '\n', because
 //          both start at column 0. A stream never waits for another to finish its line: a worker
-//          that waits for the others in the middle of a long line would block forever.
+//          that waits for the others within a long line would block forever.
 // Labels:  before every line, and again after each '\r' that is followed by text. Without labels
 //          and without interruption, the output equals the input.
 // Thread:  any, one at a time.

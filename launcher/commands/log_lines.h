@@ -30,7 +30,7 @@ class LinePattern {
 
 class LogLines {
  public:
-  // A longer line comes out in pieces, each as a line of its own.
+  // A longer line is printed in pieces, each on a separate line.
   static constexpr std::size_t kLongestLineBytes = std::size_t{1} << 20;
 
   // `pattern` may be null, and must outlive the object.

@@ -59,7 +59,7 @@ std::vector<std::size_t> newcomers_order(std::span<const Applicant> applicants, 
   return sorted;
 }
 
-// Node ranks, each of which is assigned once.
+// Node ranks. Each is assigned once.
 class Seats {
  public:
   explicit Seats(std::size_t count) : taken_(count) {}

@@ -1,4 +1,4 @@
-// core. What a new coordinator learns about earlier rounds: from the members (Past) and from the
+// core. Information about earlier rounds for a new coordinator: from the members (Past) and from the
 // former coordinator (RoundRecord).
 //
 // Units:   ages end when the message is sent, by the sender's steady clock.
