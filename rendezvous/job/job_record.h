@@ -1,5 +1,5 @@
-// core. Information about earlier rounds for a new coordinator: from the members (Past) and from the
-// former coordinator (RoundRecord).
+// core. Information about earlier rounds for a new coordinator: from the members (Past) and from
+// the former coordinator (RoundRecord).
 //
 // Units:   ages end when the message is sent, by the sender's steady clock.
 #pragma once
