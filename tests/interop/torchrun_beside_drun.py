@@ -107,7 +107,9 @@ class Run:
     def environment(self, record, is_port_given):
         environment = {name: self.normal(value) for name, value in self.records[record]["environment"].items()}
         if not environment["TORCHELASTIC_ERROR_FILE"].startswith("logs/"):  # each launcher uses separate temporary directories
-            environment["TORCHELASTIC_ERROR_FILE"] = re.sub(r"^/.*/attempt", "attempt", environment["TORCHELASTIC_ERROR_FILE"])
+            # Without --log-dir, torchrun has a directory per worker; drun has the files of an attempt in one directory.
+            environment["TORCHELASTIC_ERROR_FILE"] = re.sub(r"^/.*/(attempt_\d+)/(?:(\d+)/error|error_(\d+))\.json$",
+                                                            lambda m: f"{m[1]}/{m[2] or m[3]}", environment["TORCHELASTIC_ERROR_FILE"])
         environment["TORCHELASTIC_RUN_ID"] = self.normal_id(environment["TORCHELASTIC_RUN_ID"])
         if not is_port_given:  # in this case, the launcher chooses a free port on this machine
             environment["MASTER_PORT"] = "FREE" if int(environment["MASTER_PORT"]) > 0 else "none"
