@@ -157,7 +157,7 @@ std::optional<int> memory_node(const std::string& root, const std::string& pci_a
 
 std::vector<Gpu> nvidia_gpus(const std::string& root) {
   std::set<long long> files;  // minor numbers of device files
-  for (const std::string& name : names_in(root + "/dev")) {
+  for (const std::string& name : names_in(root + "/dev", "nvidia")) {
     if (const auto number = nvidia_device_number(name)) files.insert(*number);
   }
   std::vector<Gpu> gpus;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace drun {
@@ -19,7 +20,7 @@ std::optional<std::string> whole_text_of(const std::string& path);
 // The contents of a file or pipe; absent if it cannot be read or exceeds `most_bytes`.
 std::optional<std::string> all_text_of(const std::string& path, std::size_t most_bytes);
 
-// In ascending order.
-std::vector<std::string> names_in(const std::string& folder);
+// The names that begin with `prefix`, in ascending order.
+std::vector<std::string> names_in(const std::string& folder, std::string_view prefix = "");
 
 }  // namespace drun
