@@ -12,12 +12,6 @@ using Found = std::vector<const KnownOption*>;
 
 Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
-std::string dashed(std::string_view name) {
-  std::string text(name);
-  std::replace(text.begin() + 2, text.end(), '_', '-');
-  return text;
-}
-
 bool is_negative_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.", 1) == word.npos;
 }
@@ -71,9 +65,9 @@ class Splitter {
     const KnownOption& option = *found[0];
     if (equals == word.npos) return add(option, word);
     if (option.value == KnownOption::Value::None) {
-      return usage(std::string(word) + ": " + option.name + " takes no value");
+      return usage(std::string(word) + ": " + std::string(option.name) + " takes no value");
     }
-    result_.options.push_back({option.name, std::string(word.substr(equals + 1))});
+    result_.options.push_back({std::string(option.name), std::string(word.substr(equals + 1))});
     return {};
   }
 
@@ -99,7 +93,7 @@ class Splitter {
       }
       if (!is_flag && !rest.empty()) {
         if (rest.starts_with('=')) rest.remove_prefix(1);
-        result_.options.push_back({option->name, std::string(rest)});
+        result_.options.push_back({std::string(option->name), std::string(rest)});
         return {};
       }
       if (Result<void> added = add(*option, std::string{'-', option->letter}); !added) return added;
@@ -109,27 +103,28 @@ class Splitter {
 
   // Adds an option whose value, if any, is the next word. `word`: in the user's spelling.
   Result<void> add(const KnownOption& option, std::string_view word) {
-    if (option.value == KnownOption::Value::Pair) return add_pair(option, word);
+    const std::string name(option.name);
+    if (option.value == KnownOption::Value::Pair) return add_pair(name, word);
     if (option.value != KnownOption::Value::Needed) {
-      result_.options.push_back({option.name, std::nullopt});
+      result_.options.push_back({name, std::nullopt});
       return {};
     }
     if (words_.empty())
-      return usage(std::string(word) + " requires a value; write " + option.name + "=VALUE");
+      return usage(std::string(word) + " requires a value; write " + name + "=VALUE");
     const std::string& value = words_.front();
     if (looks_like_option(value)) {
       return usage(std::string(word) + " requires a value, but \"" + value +
-                   "\" follows; if that is the value, write " + option.name + "=" + value);
+                   "\" follows; if that is the value, write " + name + "=" + value);
     }
-    result_.options.push_back({option.name, value});
+    result_.options.push_back({name, value});
     words_ = words_.subspan(1);
     return {};
   }
 
-  Result<void> add_pair(const KnownOption& option, std::string_view word) {
+  Result<void> add_pair(const std::string& name, std::string_view word) {
     if (words_.size() < 2 || looks_like_option(words_[0]))
       return usage(std::string(word) + " requires two words: a name and a value");
-    result_.options.push_back({option.name, words_[0] + "=" + words_[1]});
+    result_.options.push_back({name, words_[0] + "=" + words_[1]});
     words_ = words_.subspan(2);
     return {};
   }
@@ -158,7 +153,8 @@ class Splitter {
       least = distance;
     }
     if (nearest == nullptr) nearest = longest_common_prefix(name);
-    if (nearest != nullptr) return usage(message + "; did you mean " + nearest->name + "?");
+    if (nearest != nullptr)
+      return usage(message + "; did you mean " + std::string(nearest->name) + "?");
     return usage(message + "; options of the program must follow the program");
   }
 
@@ -199,14 +195,22 @@ Result<Arguments> split_arguments(std::span<const std::string> words,
   return Splitter(words, known).run();
 }
 
-std::string underscored(std::string name) {
+std::string dashed(std::string_view option) {
+  std::string name(option);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string underscored(std::string_view option) {
+  std::string name(option);
   std::replace(name.begin() + 2, name.end(), '-', '_');
   return name;
 }
 
-std::string variable_name(const std::string& option) {
-  std::string name = "PET_" + underscored(option).substr(2);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+std::string variable_name(std::string_view option) {
+  std::string name = "PET_";
+  for (const char c : option.substr(2))
+    name += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
   return name;
 }
 

@@ -19,8 +19,8 @@
 namespace drun {
 
 struct KnownOption {
-  std::string name{};  // canonical: "--nproc-per-node"; '_' and '-' are equivalent
-  char letter = 0;     // 'r' for -r; 0: none
+  std::string_view name{};  // canonical: "--nproc-per-node"; '_' and '-' are equivalent
+  char letter = 0;          // 'r' for -r; 0: none
   // --flag, --name=v or --name v, --name[=v], --name key v (read as v = "key=v")
   enum class Value { None, Needed, MayFollow, Pair };
   Value value = Value::Needed;
@@ -53,8 +53,9 @@ Result<Arguments> split_arguments(std::span<const std::string> words,
 // torchrun, because existing scripts rely on it. drun itself passes every word on.
 std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun);
 
-// "--a_b" for "--a-b", and the name of its variable, "PET_A_B".
-std::string underscored(std::string option);
-std::string variable_name(const std::string& option);
+// "--a-b" for "--a_b", the reverse, and the name of its variable, "PET_A_B".
+std::string dashed(std::string_view option);
+std::string underscored(std::string_view option);
+std::string variable_name(std::string_view option);
 
 }  // namespace drun

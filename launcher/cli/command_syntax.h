@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/cli/arguments.h"
@@ -11,9 +12,9 @@ namespace drun {
 
 struct OptionSyntax {
   KnownOption known{};
-  std::string group{};  // heading in --help; empty: hidden alternative spelling
-  std::string type{};   // "N", "FILE", "auto|none"; empty for a flag
-  std::string text{};
+  std::string_view group{};   // heading in --help; empty: hidden alternative spelling
+  std::string_view type{};    // "N", "FILE", "auto|none"; empty for a flag
+  std::string_view text{};    // a '\n' is kept in --help
   bool has_variable = false;  // PET_NAME
   bool operator==(const OptionSyntax&) const = default;
 };
@@ -30,6 +31,6 @@ struct CommandSyntax {
 std::vector<CommandSyntax> command_syntaxes();
 
 // The alternatives in `type`: "auto", "cpu" and "gpu" for "N|auto|cpu|gpu".
-std::vector<std::string> choices_of(const std::string& type);
+std::vector<std::string> choices_of(std::string_view type);
 
 }  // namespace drun

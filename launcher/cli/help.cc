@@ -85,14 +85,20 @@ std::string two_columns(std::string_view name, std::string_view text) {
   return line.append(text) + '\n';
 }
 
-std::string entry_text(const HelpEntry& entry) {
-  std::string text = "  " + entry.names;
+std::string entry_text(const OptionSyntax& option) {
+  const KnownOption& known = option.known;
+  std::string text = known.letter == 0 ? "      " : std::string("  -") + known.letter + ", ";
+  text += known.name;
+  if (known.value != KnownOption::Value::None) {
+    const bool may_lack_value = known.value == KnownOption::Value::MayFollow;
+    text.append(may_lack_value ? "[=" : " ").append(option.type).append(may_lack_value ? "]" : "");
+  }
   if (text.size() + 2 > kTextAt)
     text.append(1, '\n').append(kTextAt, ' ');
   else
     text.append(kTextAt - text.size(), ' ');
   bool is_first = true;
-  for (const std::string& line : wrapped(entry.text, kColumns - kTextAt)) {
+  for (const std::string& line : wrapped(option.text, kColumns - kTextAt)) {
     if (!is_first) text.append(1, '\n').append(kTextAt, ' ');
     text += line;
     is_first = false;
@@ -120,18 +126,18 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
   return lines;
 }
 
-std::string help_text(std::string_view head, std::span<const HelpEntry> entries,
+std::string help_text(std::string_view head, std::span<const OptionSyntax> options,
                       std::string_view foot) {
-  std::vector<std::string> groups;
-  for (const HelpEntry& entry : entries) {
-    if (std::find(groups.begin(), groups.end(), entry.group) == groups.end())
-      groups.push_back(entry.group);
+  std::vector<std::string_view> groups;
+  for (const OptionSyntax& option : options) {
+    const bool is_new = std::find(groups.begin(), groups.end(), option.group) == groups.end();
+    if (is_new && !option.group.empty()) groups.push_back(option.group);
   }
   std::string text(head);
-  for (const std::string& group : groups) {
-    text += '\n' + group + ":\n";
-    for (const HelpEntry& entry : entries) {
-      if (entry.group == group) text += entry_text(entry);
+  for (const std::string_view group : groups) {
+    text.append("\n").append(group).append(":\n");
+    for (const OptionSyntax& option : options) {
+      if (option.group == group) text += entry_text(option);
     }
   }
   return text.append(foot);
@@ -222,7 +228,7 @@ std::string launcher_help_foot() {
          "stopped by signal n (docs/reference/exit-codes.md).\n";
 }
 
-std::string full_help(std::string_view invoked_as, std::span<const HelpEntry> options) {
+std::string full_help(std::string_view invoked_as, std::span<const OptionSyntax> options) {
   return help_text(launcher_help_head(invoked_as), options, launcher_help_foot());
 }
 
@@ -237,12 +243,13 @@ std::string help_topics() {
   return text + "\ndrun --help-all lists every option. The documentation is in share/doc/drun.\n";
 }
 
-std::optional<std::string> topic_help(std::string_view name, std::span<const HelpEntry> options) {
+std::optional<std::string> topic_help(std::string_view name,
+                                      std::span<const OptionSyntax> options) {
   for (const Topic& topic : kTopics) {
     if (topic.name != name) continue;
-    std::vector<HelpEntry> shown;
-    for (const HelpEntry& entry : options)
-      if (entry.group.starts_with(topic.group)) shown.push_back(entry);
+    std::vector<OptionSyntax> shown;
+    for (const OptionSyntax& option : options)
+      if (option.group.starts_with(topic.group)) shown.push_back(option);
     return help_text(topic.text, shown, "");
   }
   return std::nullopt;
@@ -315,13 +322,13 @@ std::string report_help_head() {
          "may be over, may have been killed, or may still be running. EVENTS may be -.\n";
 }
 
-std::string doctor_help(std::span<const HelpEntry> options) {
-  std::vector<HelpEntry> shown;
-  for (const HelpEntry& entry : options) {
-    const bool is_about_nodes = entry.group == "Job" || entry.group.starts_with("drun doctor") ||
-                                entry.group.starts_with("Other hosts") ||
-                                entry.group.starts_with("Security");
-    if (is_about_nodes) shown.push_back(entry);
+std::string doctor_help(std::span<const OptionSyntax> options) {
+  std::vector<OptionSyntax> shown;
+  for (const OptionSyntax& option : options) {
+    const std::string_view group = option.group;
+    const bool is_about_nodes = group == "Job" || group.starts_with("drun doctor") ||
+                                group.starts_with("Other hosts") || group.starts_with("Security");
+    if (is_about_nodes) shown.push_back(option);
   }
   return help_text(
       "Usage: drun doctor [--json] [options] [program [args...]]\n"

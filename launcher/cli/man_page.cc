@@ -240,13 +240,13 @@ std::string option_text(const OptionSyntax& option, bool names_missing_variables
 }
 
 std::string launcher_options(const CommandSyntax& launcher) {
-  std::vector<std::string> groups;
+  std::vector<std::string_view> groups;
   for (const OptionSyntax& option : launcher.options) {
     const bool is_new = std::find(groups.begin(), groups.end(), option.group) == groups.end();
     if (is_new && !option.group.empty()) groups.push_back(option.group);
   }
   std::string text;
-  for (const std::string& group : groups) {
+  for (const std::string_view group : groups) {
     text += ".SS " + roff_text(group) + '\n';
     for (const OptionSyntax& option : launcher.options)
       if (option.group == group) text += option_text(option, true);

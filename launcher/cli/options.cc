@@ -110,11 +110,11 @@ void declare_hosts(OptionTable& table, Options& options) {
               kOwnWithoutVariable);
   for (const char* other : {"--host", "--machinefile"}) {
     auto& field = std::string_view(other) == "--host" ? hosts.hosts : hosts.hostfile;
-    table.value(other, field, parse_text, "", "", kMpirunOption)->group("");
+    table.value(other, field, parse_text, "", "", kMpirunAlias);
   }
   table.values("--mca", hosts.mca, "NAME VALUE",
                "Open MPI's option: sets OMPI_MCA_NAME for the workers", kMpirunsPairs);
-  table.flag("--allow-run-as-root", hosts.allow_run_as_root, "", kMpirunOption)->group("");
+  table.flag("--allow-run-as-root", hosts.allow_run_as_root, "", kMpirunAlias);
 }
 
 void declare_local_nodes(OptionTable& table, Options& options) {
@@ -352,18 +352,18 @@ void declare_doctor(OptionTable& table, DoctorOptions& doctor) {
 // --help and --version are handled elsewhere, so they set no field.
 void declare_drun(OptionTable& table, Options& options) {
   table.group("drun itself");
-  table
-      .value("--dry-run", options.dry_run, parse_dry_run, "json",
-             "print the plan and exit: nodes, ranks, environment, command", kOwnWithOrWithoutValue)
-      ->configurable(false);
+  table.value("--dry-run", options.dry_run, parse_dry_run, "json",
+              "print the plan and exit: nodes, ranks, environment, command",
+              {.is_torchruns = false,
+               .has_variable = false,
+               .may_lack_value = true,
+               .may_be_in_file = false});
   table.flag("--explain", options.explain, "print the detected engine and the source of each value",
              kOwnWithoutVariable);
   // The table reads the file; its values then count as given, like variables.
-  table
-      .value<std::string>(
-          "--config", [](const std::string&) {}, parse_text, "FILE",
-          "read options from a TOML file", kOwnWithoutVariable)
-      ->configurable(false);
+  table.value<std::string>(
+      "--config", [](const std::string&) {}, parse_text, "FILE", "read options from a TOML file",
+      kOwnOnCommandLine);
   table.value("--log-level", options.log_level, parse_log_level, "debug|info|warning|error",
               "level of drun's own log lines [default: LOGLEVEL, or info]", kDrunOption);
 }
@@ -385,17 +385,12 @@ Result<Shell> parse_shell(std::string_view text) {
 }
 
 void declare_printed(OptionTable& table, Printed& printed) {
-  table
-      .value("--print-completion", printed.completion, parse_shell, "bash|zsh|tcsh|fish",
-             "print a script that completes drun's command lines in this shell",
-             kTorchrunWithoutVariable)
-      ->configurable(false);
-  table.flag("--version", printed.version, "print the version", kOwnWithoutVariable)
-      ->configurable(false);
-  table.flag("-h,--help", printed.help, "print the common options", kTorchrunWithoutVariable)
-      ->configurable(false);
-  table.flag("--help-all", printed.help_all, "print all options", kOwnWithoutVariable)
-      ->configurable(false);
+  table.value("--print-completion", printed.completion, parse_shell, "bash|zsh|tcsh|fish",
+              "print a script that completes drun's command lines in this shell",
+              kTorchrunOnCommandLine);
+  table.flag("--version", printed.version, "print the version", kOwnOnCommandLine);
+  table.flag("-h,--help", printed.help, "print the common options", kTorchrunOnCommandLine);
+  table.flag("--help-all", printed.help_all, "print all options", kOwnOnCommandLine);
 }
 
 void declare_launcher(OptionTable& table, Options& options, Printed& printed) {
@@ -465,7 +460,8 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   if (!arguments) return arguments.error();
   if (printed.help_all || (printed.help && is_doctor)) {
     return Command(ShowText{
-        is_doctor ? doctor_help(table.help()) : full_help(options.invoked_as, table.help()), 0});
+        is_doctor ? doctor_help(table.syntax()) : full_help(options.invoked_as, table.syntax()),
+        0});
   }
   if (printed.help) return Command(ShowText{short_help(options.invoked_as), 0});
   if (printed.completion) {
@@ -579,7 +575,7 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   declare_store(table, store, help);
   const Result<Arguments> arguments = table.parse(words);
   if (!arguments) return with_context(arguments.error(), "store");
-  if (help) return Command(ShowText{help_text(store_help_head(), table.help(), ""), 0});
+  if (help) return Command(ShowText{help_text(store_help_head(), table.syntax(), ""), 0});
   if (arguments->program) return too_much("store", *arguments->program);
   return Command(store);
 }
@@ -639,7 +635,7 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   declare_status(table, status, help);
   const Result<Arguments> arguments = table.parse(options_first(words));
   if (!arguments) return with_context(arguments.error(), "status");
-  if (help) return Command(ShowText{help_text(status_help_head(), table.help(), ""), 0});
+  if (help) return Command(ShowText{help_text(status_help_head(), table.syntax(), ""), 0});
   if (!arguments->program_arguments.empty()) {
     return too_much("status", arguments->program_arguments.front());
   }
@@ -661,7 +657,7 @@ Result<Command> parse_list_command(std::span<const std::string> words, const Loo
   declare_list(table, list, help);
   const Result<Arguments> arguments = table.parse(words);
   if (!arguments) return with_context(arguments.error(), "list");
-  if (help) return Command(ShowText{help_text(list_help_head(), table.help(), ""), 0});
+  if (help) return Command(ShowText{help_text(list_help_head(), table.syntax(), ""), 0});
   if (arguments->program) return too_much("list", *arguments->program);
   return Command(list);
 }
@@ -683,7 +679,7 @@ Result<Command> parse_stop_command(std::span<const std::string> words, const Loo
   Operands found = separated(words, table.known());
   const Result<Arguments> arguments = table.parse(found.options);
   if (!arguments) return with_context(arguments.error(), "stop");
-  if (help) return Command(ShowText{help_text(stop_help_head(), table.help(), ""), 0});
+  if (help) return Command(ShowText{help_text(stop_help_head(), table.syntax(), ""), 0});
   if (found.words.empty())
     return Error{ErrorCode::Usage,
                  "stop: no job; give the run id or the pid of each job, which drun list shows"};
@@ -722,7 +718,7 @@ Result<Command> parse_logs_command(std::span<const std::string> words, const Loo
   Operands found = separated(words, table.known());
   const Result<Arguments> arguments = table.parse(found.options);
   if (!arguments) return with_context(arguments.error(), "logs");
-  if (help) return Command(ShowText{help_text(logs_help_head(), table.help(), ""), 0});
+  if (help) return Command(ShowText{help_text(logs_help_head(), table.syntax(), ""), 0});
   if (streams.is_stdout_only != streams.is_stderr_only) {
     logs.has_stdout = streams.is_stdout_only;
     logs.has_stderr = streams.is_stderr_only;
@@ -754,7 +750,7 @@ Result<Command> parse_stacks_command(std::span<const std::string> words, const L
   declare_stacks(table, stacks, help);
   const Result<Arguments> arguments = table.parse(options_first(words));
   if (!arguments) return with_context(arguments.error(), "stacks");
-  if (help) return Command(ShowText{help_text(stacks_help_head(), table.help(), ""), 0});
+  if (help) return Command(ShowText{help_text(stacks_help_head(), table.syntax(), ""), 0});
   if (!arguments->program_arguments.empty()) {
     return too_much("stacks", arguments->program_arguments.front());
   }
@@ -778,7 +774,7 @@ Result<Command> parse_help_command(std::span<const std::string> words, const Loo
   Printed printed;
   OptionTable table(variables);
   declare_launcher(table, options, printed);
-  if (std::optional<std::string> text = topic_help(topic, table.help()))
+  if (std::optional<std::string> text = topic_help(topic, table.syntax()))
     return Command(ShowText{*std::move(text), 0});
   return Error{ErrorCode::Usage,
                "help: unknown topic \"" + topic + "\"; the topics are listed by drun help"};
@@ -804,7 +800,7 @@ Result<Command> parse_report_command(std::span<const std::string> words, const L
   report.files = std::move(found.words);
   const Result<Arguments> arguments = table.parse(found.options);
   if (!arguments) return with_context(arguments.error(), "report");
-  if (help) return Command(ShowText{help_text(report_help_head(), table.help(), ""), 0});
+  if (help) return Command(ShowText{help_text(report_help_head(), table.syntax(), ""), 0});
   if (report.files.empty())
     return Error{ErrorCode::Usage,
                  "report: no event files; run the job with --events=FILE, then drun report FILE"};
