@@ -1,6 +1,6 @@
 // core. The grammar of the command line: separates drun's options from the program and its
-// arguments. Knows only the names of options and whether they take a value; options.cc interprets
-// them.
+// arguments. Knows only the names of options and whether they take a value; option_table.h
+// interprets them.
 //
 // Options precede the program. All further words belong to the program and are not
 // interpreted. `--` ends the options. The rules are argparse's, as used by torchrun (both
@@ -43,6 +43,27 @@ struct Arguments {
   std::vector<std::string> program_arguments{};
   bool operator==(const Arguments&) const = default;
 };
+
+// --- What --help, completions and manual pages show, beyond the grammar
+
+struct OptionSyntax {
+  KnownOption known{};
+  std::string_view group{};   // heading in --help; empty: hidden alternative spelling
+  std::string_view type{};    // "N", "FILE", "auto|none"; empty for a flag
+  std::string_view text{};    // a '\n' is kept in --help
+  bool has_variable = false;  // PET_NAME
+  bool operator==(const OptionSyntax&) const = default;
+};
+
+struct CommandSyntax {
+  enum class Operand { None, Program, Job, Jobs, Files };  // Job: at most one
+  std::string name{};                                      // "store"; empty: drun itself
+  std::string head{};  // the text that --help prints before the options
+  Operand operand = Operand::None;
+  std::vector<OptionSyntax> options{};
+};
+
+// --- Parsing
 
 // `words` is argv without argv[0]. Errors: Usage, naming the option and the remedy, for an unknown
 // or ambiguous option, a missing value, or a flag with a value. Never throws.

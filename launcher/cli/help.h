@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/cli/command_syntax.h"
+#include "launcher/cli/arguments.h"
 
 namespace drun {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "launcher/cli/command_syntax.h"
+#include "launcher/cli/arguments.h"
 
 namespace drun {
 

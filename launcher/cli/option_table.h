@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "launcher/cli/arguments.h"
-#include "launcher/cli/command_syntax.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
 

@@ -313,10 +313,4 @@ Options doctor_options(Options options);
 // "--option=value: reason; remedy".
 Error usage_error(const std::string& what, const std::string& reason);
 
-// --- Helper commands (`drun store`, `drun status` ...), selected by the first word
-
-// nullopt if the first word is not a helper command. `words` is argv without argv[0].
-std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
-                                                    const Lookup& variables);
-
 }  // namespace drun

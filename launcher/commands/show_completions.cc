@@ -7,6 +7,7 @@
 #include <string>
 
 #include "launcher/cli/completion.h"
+#include "launcher/cli/helper_commands.h"
 #include "launcher/commands/local_jobs.h"
 #include "launcher/facts/small_files.h"
 #include "launcher/plan/host_pool.h"

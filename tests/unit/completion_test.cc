@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "launcher/cli/helper_commands.h"
 #include "launcher/cli/man_page.h"
 #include "launcher/cli/options.h"
 #include "rendezvous/base/roff.h"
