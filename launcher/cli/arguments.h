@@ -70,6 +70,11 @@ struct CommandSyntax {
 Result<Arguments> split_arguments(std::span<const std::string> words,
                                   std::span<const KnownOption> known);
 
+// What to use instead of `option` of another launcher, for the error about a command line that was
+// written for it. `option`: in the user's spelling, with one dash or two, without a value. Empty if
+// there is no known counterpart.
+std::string_view counterpart(std::string_view option);
+
 // The arguments to pass to the program. Like torchrun, drops a leading `--` under the name
 // torchrun, because existing scripts rely on it. drun itself passes every word on.
 std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun);

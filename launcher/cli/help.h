@@ -1,4 +1,5 @@
-// core. The text of --help, --help-all and drun help, formatted for 80 columns.
+// core. The text of --help, --help-all and drun help, formatted for 80 columns, and the manual
+// page.
 #pragma once
 
 #include <optional>
@@ -43,6 +44,9 @@ std::string doctor_help(std::span<const OptionSyntax> options);
 
 // Printed for `drun` without arguments.
 std::string short_usage(std::string_view invoked_as);
+
+// The manual page drun(1) in roff (groff_man(7)).
+std::string man_page(std::span<const CommandSyntax> commands);
 
 // Lines of at most `columns`, broken at spaces. A longer word is not split.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns);

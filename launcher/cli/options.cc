@@ -9,7 +9,6 @@
 #include "launcher/cli/help.h"
 #include "launcher/cli/helper_commands.h"
 #include "launcher/cli/launcher_options.h"
-#include "launcher/cli/man_page.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/parse_programs.h"
