@@ -5,7 +5,7 @@
 
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/option_values.h"
-#include "launcher/facts/small_files.h"
+#include "launcher/facts/files.h"
 
 namespace drun {
 namespace {

@@ -12,7 +12,7 @@
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/parse_programs.h"
-#include "launcher/facts/small_files.h"
+#include "launcher/facts/files.h"
 
 namespace drun {
 namespace {

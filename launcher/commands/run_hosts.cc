@@ -7,6 +7,7 @@
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
 #include "launcher/commands/show_report.h"
+#include "launcher/facts/files.h"
 #include "launcher/plan/host_plan.h"
 #include "launcher/plan/host_plan_text.h"
 #include "launcher/remote/remote_launcher.h"

@@ -14,6 +14,7 @@
 #include "agent/supervise/agent.h"
 #include "launcher/base/log.h"
 #include "launcher/commands/show_report.h"
+#include "launcher/facts/files.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "agent/status/events.h"
+#include "launcher/facts/files.h"
 #include "launcher/report/html.h"
 #include "launcher/report/timeline.h"
 #include "launcher/report/timeline_text.h"

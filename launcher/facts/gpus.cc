@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "launcher/facts/files.h"
 #include "launcher/facts/host_text.h"
-#include "launcher/facts/small_files.h"
 #include "rendezvous/base/late_library.h"
 
 namespace drun {

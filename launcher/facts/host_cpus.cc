@@ -7,8 +7,8 @@
 #include <array>
 #include <cerrno>
 
+#include "launcher/facts/files.h"
 #include "launcher/facts/host_text.h"
-#include "launcher/facts/small_files.h"
 
 namespace drun {
 namespace {
