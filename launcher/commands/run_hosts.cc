@@ -9,7 +9,7 @@
 #include "launcher/commands/show_report.h"
 #include "launcher/facts/files.h"
 #include "launcher/plan/host_plan.h"
-#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"

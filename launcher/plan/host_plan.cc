@@ -11,7 +11,6 @@
 #include "launcher/plan/lines_home.h"
 #include "launcher/plan/local_nodes.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/program_words.h"
 #include "launcher/plan/programs.h"
 #include "launcher/plan/remote_command.h"
 #include "launcher/plan/rendezvous.h"

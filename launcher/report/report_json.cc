@@ -5,7 +5,7 @@
 #include "agent/diagnosis/diagnosis.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
-#include "launcher/placement/placement_text.h"
+#include "launcher/placement/place.h"
 #include "rendezvous/base/result.h"
 
 namespace drun {
