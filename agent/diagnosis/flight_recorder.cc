@@ -110,7 +110,7 @@ RankRanges ranks_in(std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     ranks.push_back({rank, rank});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -244,11 +244,11 @@ std::optional<Finding> first_difference(const GroupCalls& group) {
       waiting.push_back({rank, rank});
       (call->state == CallState::Started ? started : scheduled).push_back({rank, rank});
     }
-    for (RankRanges* ranks : {&waiting, &started, &scheduled, &there}) normalise(*ranks);
+    for (RankRanges* ranks : {&waiting, &started, &scheduled, &there}) normalize(*ranks);
     if (same.size() > 1) {
       std::vector<RankRanges> parts;
       for (auto& [key, ranks] : same) {
-        normalise(ranks);
+        normalize(ranks);
         parts.push_back(ranks);
       }
       return Finding{FaultClass::Desync, &group, number, ranks_that_differ(parts)};
@@ -259,7 +259,7 @@ std::optional<Finding> first_difference(const GroupCalls& group) {
       const bool is_behind = member.calls.empty() || member.calls.rbegin()->first < number;
       if (is_behind) missing.push_back({member.rank, member.rank});
     }
-    normalise(missing);
+    normalize(missing);
     if (missing.empty() && !started.empty() && !scheduled.empty()) missing = scheduled;
     if (!missing.empty()) return Finding{FaultClass::MissingRank, &group, number, missing};
   }
@@ -276,7 +276,7 @@ RankRanges waiting_anywhere(const std::map<int, const FlightDump*>& dumps, const
         });
     if (waits) ranks.push_back({rank, rank});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -313,7 +313,7 @@ Diagnosis diagnosis_from(const Finding& finding) {
   std::vector<std::string> others;
   const auto add = [&](std::map<std::string, RankRanges>& list, const char* verb) {
     for (auto& [what, ranks] : list) {
-      normalise(ranks);
+      normalize(ranks);
       const std::string line = ranks_text(ranks) + verb + what;
       if (++shown <= 3) text += (text.empty() ? "" : ", ") + line;
       const bool is_own = !intersection(ranks, finding.ranks).empty();

@@ -49,7 +49,7 @@ RankRanges read_ranks(std::string_view text) {
     if (!last || *last < *first) return {};
     ranks.push_back({*first, *last});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -181,7 +181,7 @@ RankRanges ranks_at(const std::vector<Placed>& placed, const auto& is_wanted) {
   for (const Placed& each : placed)
     if (is_wanted(each))
       ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -248,7 +248,7 @@ std::map<std::string, RankRanges> different_calls(const std::vector<Placed>& pla
     if (needs_equal_bytes(each.at.op) && !each.at.bytes.empty()) call += " (" + each.at.bytes + ")";
     RankRanges& ranks = calls[call];
     ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
-    normalise(ranks);
+    normalize(ranks);
     has_numbers = has_numbers && each.at.number.has_value();
     if (number && each.at.number && *number != *each.at.number) is_uniform = false;
     if (each.at.number) number = each.at.number;
@@ -288,7 +288,7 @@ RankRanges ranks_that_differ(const std::vector<RankRanges>& groups) {
   for (const RankRanges& group : groups)
     if (with_most > 1 || count_of(group) < most)
       ranks.insert(ranks.end(), group.begin(), group.end());
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 

@@ -602,7 +602,7 @@ Result<WorkerStreams> Output::Impl::open_worker(int local_rank,
 StreamPlan Output::Impl::plan_of(int local_rank, Stream stream) const {
   const auto index = static_cast<std::size_t>(local_rank);
   StreamPlan plan;
-  plan.is_labelled = spec_.mode == OutputMode::Labelled;
+  plan.is_labeled = spec_.mode == OutputMode::Labeled;
   if (index < spec_.streams.size()) plan = spec_.streams[index][index_of(stream)];
   if (!files_->has_place() && !trip_) plan.to_file = false;
   return plan;
@@ -640,7 +640,7 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::F
   const StreamPlan plan = plan_of(local_rank, stream);
   const LineOrigin origin = origin_of(local_rank, stream);
   WorkerStream::Setup setup{.number = ++streams_made_,
-                            .form = form_of(spec_, origin, plan.is_labelled),
+                            .form = form_of(spec_, origin, plan.is_labeled),
                             .keeps_tail = stream == Stream::Stderr,
                             .tee = nullptr,
                             .filter = std::nullopt,
@@ -651,7 +651,7 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::F
                                       .local_rank = local_rank,
                                       .is_stderr = stream == Stream::Stderr,
                                       .is_shown = plan.to_console,
-                                      .is_labelled = plan.is_labelled,
+                                      .is_labeled = plan.is_labeled,
                                       .is_kept = plan.to_file}};
   setup.on_first_bytes = [this, local_rank] { note_print(local_rank); };
   if (tee.fd) setup.tee = log_writer_.adopt(std::move(tee.fd), std::move(tee.path));

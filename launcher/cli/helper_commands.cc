@@ -205,7 +205,7 @@ Result<Command> parse_logs_command(std::span<const std::string> words, const Loo
     if (!ranks) return with_context(ranks.error(), "logs");
     logs.ranks.insert(logs.ranks.end(), ranks->begin(), ranks->end());
   }
-  normalise(logs.ranks);
+  normalize(logs.ranks);
   return Command(logs);
 }
 

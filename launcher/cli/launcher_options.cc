@@ -272,7 +272,7 @@ void declare_output(OptionTable& table, Options& options) {
   table.value("-r,--redirects", options.redirects, parse_streams, "SPEC",
               "write these streams to files instead of the console; per local rank: 0:3,12:1");
   table.value("-t,--tee", options.tee, parse_streams, "SPEC",
-              "write these streams to files and, labelled, to the console");
+              "write these streams to files and, labeled, to the console");
   table.value("--log-dir", options.log_dir, parse_text, "DIR",
               "directory for log files; /dev/null: no files [default: a temporary directory]");
   table.value("--log-line-prefix-template", options.label, parse_text, "TEXT",

@@ -206,7 +206,7 @@ Result<RankRanges> parse_rank_ranges(std::string_view text) {
       return bad("\"" + std::string(text) + "\" is not a list of ranks, such as 3 or 0-3,8");
     ranges.push_back({*first, *last});
   }
-  normalise(ranges);
+  normalize(ranges);
   return ranges;
 }
 
@@ -284,7 +284,7 @@ Result<StoreHost> parse_store(std::string_view text) {
 
 Result<OutputMode> parse_output(std::string_view text) {
   static constexpr std::array<Word<OutputMode>, 4> kWords{{{"lines", OutputMode::Lines},
-                                                           {"labelled", OutputMode::Labelled},
+                                                           {"labelled", OutputMode::Labeled},
                                                            {"json", OutputMode::Json},
                                                            {"raw", OutputMode::Raw}}};
   return one_of<OutputMode>(text, kWords);

@@ -75,7 +75,7 @@ int run_hosts(const Options& options, const HostFacts& facts) {
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const LauncherStyle style{.invoked_as = options.invoked_as,
                             .columns = host.columns,
-                            .has_colour = host.has_terminal && !variable(host, "NO_COLOR"),
+                            .has_color = host.has_terminal && !variable(host, "NO_COLOR"),
                             .utc_offset_s = static_cast<long>(host.utc_offset.count())};
   const Result<int> code = agent::run_guarded([&] {
     const LaunchEnd end = run_starter(plan, host.environment, style, log);

@@ -223,7 +223,7 @@ Result<Job> find_job(const LogsCommand& command) {
     job.ranks.insert(job.ranks.end(), ranks->begin(), ranks->end());
     name.reset();
   }
-  normalise(job.ranks);
+  normalize(job.ranks);
   const std::vector<LocalAgent> called = agents_called(all, name);
   job.agents = answering(called);
   if (called.empty()) return logs_error(no_such_job(std::nullopt));
@@ -266,8 +266,8 @@ class LogsView {
       }
       nodes_.push_back(std::move(node));
     }
-    normalise(here);
-    normalise(with_files);
+    normalize(here);
+    normalize(with_files);
     // With --gather-logs, the files of a rank on this machine may be elsewhere, too.
     const RankRanges missing = difference(job_.ranks, with_files);
     if (!here.empty() && !missing.empty()) {

@@ -97,7 +97,7 @@ Result<void> check_output(const Options& options) {
 
 OutputMode output_mode(const Options& options) {
   const bool is_given = options.sources.contains("--output");
-  return options.gather_logs && !is_given ? OutputMode::Labelled : options.output;
+  return options.gather_logs && !is_given ? OutputMode::Labeled : options.output;
 }
 
 Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, int workers) {
@@ -126,7 +126,7 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
       streams[static_cast<std::size_t>(i)] = {
           .to_file = is_teed || is_redirected || keeps_all,
           .to_console = is_shown && (is_teed || !is_redirected),
-          .is_labelled = is_teed || output.mode == OutputMode::Labelled};
+          .is_labeled = is_teed || output.mode == OutputMode::Labeled};
     }
   }
   if (output.gathers)

@@ -148,7 +148,7 @@ const char* mode_text(OutputMode mode) {
   switch (mode) {
     case OutputMode::Lines:
       return "lines";
-    case OutputMode::Labelled:
+    case OutputMode::Labeled:
       return "labelled";
     case OutputMode::Json:
       return "json";

@@ -314,7 +314,7 @@ std::string RemoteLauncher::first_line(std::size_t host, const std::string& nonc
       .keeps_all = plan_.keeps_all_lines,
       .log_directory = lines_ ? lines_->place() : "",
       .columns = style_.columns,
-      .has_colour = style_.has_colour,
+      .has_color = style_.has_color,
       .utc_offset_s = style_.utc_offset_s});
 }
 

@@ -58,7 +58,7 @@ class LauncherInput {
 struct LauncherStyle {
   std::string invoked_as{};
   int columns = 0;
-  bool has_colour = false;
+  bool has_color = false;
   long utc_offset_s = 0;
 };
 

@@ -63,8 +63,8 @@ class Writer {
   const ReportStyle& style() const { return style_; }
 
  private:
-  std::string painted(const char* colour, const std::string& text) const {
-    return style_.has_colour ? "\x1b[" + std::string(colour) + "m" + text + "\x1b[0m" : text;
+  std::string painted(const char* color, const std::string& text) const {
+    return style_.has_color ? "\x1b[" + std::string(color) + "m" + text + "\x1b[0m" : text;
   }
 
   const ReportStyle& style_;

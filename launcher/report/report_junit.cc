@@ -183,7 +183,7 @@ std::string report_for_file(std::string_view path, const Outcome& outcome, int e
                             const std::optional<agent::PhaseTimes>& phase_times) {
   if (!path.ends_with(".xml")) return report_json(outcome, exit_code, placements, phase_times);
   ReportStyle plain = style;
-  plain.has_colour = false;
+  plain.has_color = false;
   plain.columns = 100;
   return report_junit(outcome, exit_code, report_text(outcome, plain));
 }

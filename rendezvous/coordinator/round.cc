@@ -56,7 +56,7 @@ class RoundTurn {
   void receive(int node, const Failed& failed);
   void receive(int node, const AllReturned& returned);
   void receive(int node, const Stopped& stopped);
-  void receive(int node, const Signalled& signalled);
+  void receive(int node, const Signaled& signaled);
   void receive(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
   void receive(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
   void receive(int node, const FaultInjected& told);
@@ -531,10 +531,10 @@ void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
     return refuse_claimants(peer, reply->check);
   if (const auto* asked = std::get_if<CensusRequest>(&message))
     return census_asked(peer, asked->question);
-  if (const auto* signalled = std::get_if<Signalled>(&message)) {
+  if (const auto* signaled = std::get_if<Signaled>(&message)) {
     const Candidate waiter = state_.line.at(peer);
     const Hello& hello = waiter.hello;
-    const Interrupted ending{signalled->signal, rank_of(state_, waiter.id), hello.host};
+    const Interrupted ending{signaled->signal, rank_of(state_, waiter.id), hello.host};
     if (state_.phase == RoundPhase::Ending) return;
     if (hello.is_coordinator && !state_.has_successor)
       return end_with(ending, hello.host + " was sent a signal");
@@ -544,7 +544,7 @@ void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
       leave_line(state_, peer);
       return step_down();
     }
-    return waiter_left(peer, "it was sent " + signal_name(signalled->signal));
+    return waiter_left(peer, "it was sent " + signal_name(signaled->signal));
   }
   // From a round that it was in before it reconnected.
   if (!std::holds_alternative<Hello>(message) && state_.first_world) return;
@@ -1172,10 +1172,10 @@ void RoundTurn::receive(int node, const TimesReport& told) {
   node_at(node).times_at = now_;
 }
 
-void RoundTurn::receive(int node, const Signalled& signalled) {
-  if (is_elastic() && can_leave(node)) return let_go(node, signalled.signal);
-  const std::string cause = name_of(node) + " was sent " + signal_name(signalled.signal);
-  end_with(Interrupted{signalled.signal, node, node_at(node).hello.host}, cause);
+void RoundTurn::receive(int node, const Signaled& signaled) {
+  if (is_elastic() && can_leave(node)) return let_go(node, signaled.signal);
+  const std::string cause = name_of(node) + " was sent " + signal_name(signaled.signal);
+  end_with(Interrupted{signaled.signal, node, node_at(node).hello.host}, cause);
 }
 
 void RoundTurn::mark_done(int node) {

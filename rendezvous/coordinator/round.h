@@ -26,7 +26,7 @@
 //                   not admitted again. This does not apply to the coordinator's node.
 //     unusable      A node that cannot run another round (Stopped) is removed for good in the same
 //                   way.
-//     Signalled     Only the sender leaves, and only it gets the outcome, while enough nodes are
+//     Signaled     Only the sender leaves, and only it gets the outcome, while enough nodes are
 //                   left. The coordinator's own node can leave only if there is a successor: once
 //                   all workers have stopped, the coordinator disconnects all members, and they
 //                   join the successor. In all other cases the job ends as in the table below.
@@ -40,7 +40,7 @@
 //   AllReturned     drop             recorded; all: end recorded   ignored   ignored    -
 //   Stopped         drop             as Failed          recorded;  ignored   ignored    -
 //                                                       all: next
-//   Signalled       end              stop, then end     then end   end       ignored    -
+//   Signaled       end              stop, then end     then end   end       ignored    -
 //   HangSuspected   drop             query, then maybe  ignored    ignored   ignored    -
 //                                    a failure, stop
 //   StacksRequest   "no workers"     query              query      as in Joining        -

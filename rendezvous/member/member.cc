@@ -480,7 +480,7 @@ void MemberTurn::handle(const OwnSignal& own) {
   if (state_.signal || is_in({Phase::Ending, Phase::Ended})) return;
   state_.signal = own.signal;
   if (state_.phase == Phase::Parting) return;
-  send(Signalled{own.signal});
+  send(Signaled{own.signal});
   if (state_.phase == Phase::Joined) return leave(now_ + kLeaveLimit);
   if (state_.phase == Phase::Stopped) return leave(std::nullopt);
   if (!is_in({Phase::Running, Phase::Done})) return;

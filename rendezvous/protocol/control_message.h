@@ -141,9 +141,9 @@ struct Stopped {
   bool operator==(const Stopped&) const = default;
 };
 // This agent received a termination signal.
-struct Signalled {
+struct Signaled {
   int signal = 0;
-  bool operator==(const Signalled&) const = default;
+  bool operator==(const Signaled&) const = default;
 };
 struct Ping {
   bool operator==(const Ping&) const = default;
@@ -179,13 +179,13 @@ struct Lines {
   int round = 0;
   int local_rank = 0;
   bool is_stderr = false;
-  bool is_shown = true;      // on the console
-  bool is_labelled = false;  // ... with a label
-  bool is_kept = false;      // in the rank's file
-  bool goes_on = false;      // a long line that continues in the stream's next message
-  bool is_end = false;       // of the stream
-  WallTime time{};           // when it was read, by the node's wall clock
-  std::string text{};        // any bytes
+  bool is_shown = true;     // on the console
+  bool is_labeled = false;  // ... with a label
+  bool is_kept = false;     // in the rank's file
+  bool goes_on = false;     // a long line that continues in the stream's next message
+  bool is_end = false;      // of the stream
+  WallTime time{};          // when it was read, by the node's wall clock
+  std::string text{};       // any bytes
   bool operator==(const Lines&) const = default;
 };
 // A fault of --inject, sent before it is injected: by the node that injects it, and then by the
@@ -218,7 +218,7 @@ struct LogReply {
 };
 // Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using MemberMessage =
-    std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksRequest, EvidenceReply,
+    std::variant<Hello, Failed, AllReturned, Stopped, Signaled, Ping, StacksRequest, EvidenceReply,
                  HangSuspected, Ballot, Lines, CensusRequest, SummaryReply, LivenessReply,
                  FaultInjected, TimesReport, LogRequest, LogReply>;
 

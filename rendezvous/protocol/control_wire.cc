@@ -170,8 +170,8 @@ void fields(Archive& archive, Stopped& stopped) {
   if (has_step) archive.bits(progress.step ? *progress.step : progress.step.emplace());
 }
 template <typename Archive>
-void fields(Archive& archive, Signalled& signalled) {
-  archive.integer(signalled.signal, kSignal);
+void fields(Archive& archive, Signaled& signaled) {
+  archive.integer(signaled.signal, kSignal);
 }
 template <typename Archive>
 void fields(Archive&, Ping&) {}
@@ -211,7 +211,7 @@ template <typename Archive>
 void fields(Archive& archive, Lines& lines) {
   archive.integer(lines.round, kCount);
   archive.integer(lines.local_rank, kCount);
-  for (bool* flag : {&lines.is_stderr, &lines.is_shown, &lines.is_labelled, &lines.is_kept,
+  for (bool* flag : {&lines.is_stderr, &lines.is_shown, &lines.is_labeled, &lines.is_kept,
                      &lines.goes_on, &lines.is_end})
     archive.flag(*flag);
   moment(archive, lines.time);

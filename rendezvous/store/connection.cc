@@ -442,7 +442,7 @@ Result<void> StoreExchange::cancel_wait() {
   // The answer was sent before the cancellation arrived; it counts as in time.
   const Result<std::uint8_t> second = read_byte();
   if (!second) return second.error();
-  if (*first != 0 || *second != 1) return nonsense("not the end of waiting, nor of its cancelling");
+  if (*first != 0 || *second != 1) return nonsense("not the end of waiting, nor of its canceling");
   return {};
 }
 

@@ -135,7 +135,7 @@ std::vector<MemberMessage> member_messages() {
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
           rendezvous::Stopped{0, {}, 0},
           rendezvous::Stopped{.round = 3, .progress = {.step = 1200, .has_more = true}},
-          Signalled{15},
+          Signaled{15},
           Ping{},
           StacksRequest{7},
           EvidenceReply{0xFEDCBA9876543210U, full_evidence()},

@@ -31,7 +31,7 @@ TEST_CASE("with a log directory the log files of all hosts are written only on t
   REQUIRE(plan);
   REQUIRE(plan->lines);
   CHECK(plan->lines->log_dir == "/home/me/logs");
-  CHECK(plan->lines->mode == OutputMode::Labelled);
+  CHECK(plan->lines->mode == OutputMode::Labeled);
   CHECK(plan->lines->label_template == "[${host}:${rank}]: ");
   CHECK(plan->keeps_all_lines);
   CHECK_FALSE(tells_first(*plan, "--log-dir=logs"));

@@ -165,7 +165,7 @@ const std::vector<Case> kCases{
     {"events", "/tmp/e", [](Options& o) { o.events = "/tmp/e"; }},
     {"engine", "none", [](Options& o) { o.engine = EngineChoice::None; }},
     {"store", "worker", [](Options& o) { o.store = StoreHost::Worker; }},
-    {"output", "labelled", [](Options& o) { o.output = OutputMode::Labelled; }},
+    {"output", "labelled", [](Options& o) { o.output = OutputMode::Labeled; }},
     {"output", "json", [](Options& o) { o.output = OutputMode::Json; }},
     {"preload", "torch,a.b",
      [](Options& o) {

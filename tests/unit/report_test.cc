@@ -178,7 +178,7 @@ TEST_CASE("the report has color only if the style enables it") {
   const Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(1)}});
   CHECK(report_text(outcome, kStyle).find('\x1b') == std::string::npos);
   ReportStyle style = kStyle;
-  style.has_colour = true;
+  style.has_color = true;
   CHECK_THAT(report_text(outcome, style), ContainsSubstring("\x1b[1;31mdrun: job failed"));
 }
 

@@ -92,7 +92,7 @@ std::string error_text(const cuda::Api& cuda, cuda::Result result) {
          ")";
 }
 
-int initialise(const cuda::Api& cuda) {
+int initialize(const cuda::Api& cuda) {
   assert(cuda.init != nullptr && cuda.device_get_count != nullptr);  // bound
   int count = 0;
   cuda::Result result = cuda.init(0);
@@ -111,7 +111,7 @@ const cuda::Api& need_cuda() {
   Libraries& the = libraries();
   const std::lock_guard lock(the.mutex);
   if (!the.cuda) the.cuda = bind_all<cuda::Api>(kCuda, open_library(kCuda, 0), kCudaSymbols);
-  if (the.gpus == 0) the.gpus = initialise(*the.cuda);
+  if (the.gpus == 0) the.gpus = initialize(*the.cuda);
   return *the.cuda;
 }
 
