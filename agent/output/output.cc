@@ -71,7 +71,7 @@ class Output::Impl {
   void draw(std::string_view bytes) {
     if (own_lines_) own_lines_->draw(bytes);
   }
-  void tell_starter(std::string_view control);
+  void send_to_launcher(std::string_view control);
   std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
   const std::string& log_place() const { return files_->place(); }
   std::vector<WorkerLogs> worker_logs(int round) const;
@@ -204,7 +204,7 @@ Result<void> Output::Impl::prepare(std::string_view run_id) {
 
 void Output::Impl::open_consoles() {
   if (spec_.channel_fd) {
-    channel_ = make_console(*spec_.channel_fd, "the channel to the starter");
+    channel_ = make_console(*spec_.channel_fd, "the channel to the launcher");
     channel_->as_channel();
     out_ = std::make_unique<Console>(*channel_, FrameType::Out);
     err_ = std::make_unique<Console>(*channel_, FrameType::Err);
@@ -408,7 +408,7 @@ void Output::Impl::say(std::string_view line) {
   write_all(fds_.err, std::string(line) + "\n");
 }
 
-void Output::Impl::tell_starter(std::string_view control) {
+void Output::Impl::send_to_launcher(std::string_view control) {
   if (!channel_ || channel_->is_gone()) return;
   channel_->queue().put_between_lines(to_frame(FrameType::Control, control));
   channel_->flush();
@@ -478,7 +478,7 @@ rendezvous::LogSink* Output::log_sink(std::function<void(std::uint64_t, std::siz
 bool Output::is_held_up() const { return impl_->is_held_up(); }
 rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_listener(); }
 void Output::say(std::string_view line) { impl_->say(line); }
-void Output::tell_starter(std::string_view control) { impl_->tell_starter(control); }
+void Output::send_to_launcher(std::string_view control) { impl_->send_to_launcher(control); }
 std::string Output::unfinished_frame() const { return impl_->unfinished_frame(); }
 std::vector<WorkerLogs> Output::worker_logs(int round) const { return impl_->worker_logs(round); }
 std::optional<RankLog> Output::rank_log(const RankRound& of, bool is_stderr) const {

@@ -171,7 +171,7 @@ class Agent final : rendezvous::Client::Listener,
   GpuRelease gpus_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
-                     [this](const std::string& line) { output_.tell_starter(line); }};
+                     [this](const std::string& line) { output_.send_to_launcher(line); }};
   std::optional<Lifeline> lifeline_;
   std::optional<DeadlineWatch> deadline_;
   std::optional<Preloader> preloader_;

@@ -78,7 +78,7 @@ int run_hosts(const Options& options, const HostFacts& facts) {
                             .has_color = host.has_terminal && !variable(host, "NO_COLOR"),
                             .utc_offset_s = static_cast<long>(host.utc_offset.count())};
   const Result<int> code = agent::run_guarded([&] {
-    const LaunchEnd end = run_starter(plan, host.environment, style, log);
+    const LaunchEnd end = run_launcher(plan, host.environment, style, log);
     write_report(end, plan, options.invoked_as);
     std::fputs(end.text.c_str(), stderr);
     return end.exit_code;

@@ -470,8 +470,8 @@ void RemoteLauncher::end_when_over() {
 
 }  // namespace
 
-LaunchEnd run_starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                      const LauncherStyle& style, const Log& log) {
+LaunchEnd run_launcher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
+                       const LauncherStyle& style, const Log& log) {
   RemoteLauncher launcher(plan, environment, style, log);
   return launcher.run();
 }
