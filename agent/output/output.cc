@@ -165,8 +165,8 @@ class Output::Impl {
   std::function<void(std::uint64_t, std::size_t)> on_taken_;
   std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
   std::optional<OwnLines> own_lines_;
-  std::unique_ptr<char[]>
-      buffer_;  // kReadBytes; not filled with zeros, that takes longer than all reads
+  // kReadBytes; not filled with zeros, that takes longer than all reads
+  std::unique_ptr<char[]> buffer_;
   std::uint64_t streams_made_ = 0;
   std::uint64_t looks_at_congestion_ = 0;
   std::array<std::shared_ptr<FileWriter::File>, 2> filtered_;
@@ -292,15 +292,18 @@ void Output::Impl::open_round(const World& world, Opened on_open) {
   RoundPlace place{.round = world.round, .keeps_attempt = spec_.gathers, .workers = {}};
   for (int local_rank = 0; local_rank < world.local_world_size; ++local_rank)
     place.workers.push_back(number_of(local_rank));
-  log_writer_.run(
-      [files = files_, place = std::move(place), opened] {
-        if (Result<void> made = open_files(*files, place, *opened); !made)
-          opened->error = made.error();
-      },
-      [this, opened](bool has_run) {
-        if (!has_run) opened->error = Error{ErrorCode::System, "gave up on the log directory"};
-        finish_opening(*opened);
-      });
+  const auto open = [files = files_, place = std::move(place), opened] {
+    if (Result<void> made = open_files(*files, place, *opened); !made) opened->error = made.error();
+  };
+  if (files_->is_in_memory()) {  // starting a thread would take longer
+    open();
+    asio::post(io_, [this, opened] { finish_opening(*opened); });
+    return;
+  }
+  log_writer_.run(open, [this, opened](bool has_run) {
+    if (!has_run) opened->error = Error{ErrorCode::System, "gave up on the log directory"};
+    finish_opening(*opened);
+  });
 }
 
 void Output::Impl::finish_opening(RoundFiles& opened) {

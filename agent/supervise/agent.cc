@@ -205,7 +205,8 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       workers_(io_, log_,
                WorkersSpec{.shutdown_timeout = spec.shutdown_timeout,
                            .leftovers = spec.leftovers,
-                           .unkillable_timeout = spec.unkillable_timeout},
+                           .unkillable_timeout = spec.unkillable_timeout,
+                           .most_at_once = static_cast<std::size_t>(spec.join.local_world_size)},
                *this),
       faults_(io_, log_, spec.faults,
               {.workers = workers_,
@@ -242,9 +243,15 @@ Result<void> Agent::open() {
     slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + meeting_place(join));
     join.slot = slot_->number();
   }
+  rendezvous::Client::JoinLocally join_locally;
+  if (server_ && join.is_coordinator && !join.seat)
+    join_locally = [this](rendezvous::ControlLink::Listener& member) {
+      return server_ ? server_->join_locally(member) : nullptr;
+    };
   rendezvous::Client::Listener& listener = *this;
   client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener,
-                                                 server_ ? nullptr : output_.line_listener());
+                                                 server_ ? nullptr : output_.line_listener(),
+                                                 std::move(join_locally));
   return {};
 }
 
