@@ -133,9 +133,8 @@ TEST_CASE("PyTorch's Flight Recorder shows the rank that others wait for") {
     return;
   }
   // The tools for stacks are not on this PATH.
-  Launch launch =
-      job({"--standalone", "--nproc-per-node=2", "--preload=torch", "--hang-timeout=6"},
-          {source_file("tests/workers/torch_faults.py"), "lock", "1", "3"});
+  Launch launch = job({"--standalone", "--nproc-per-node=2", "--preload=torch", "--hang-timeout=6"},
+                      {source_file("tests/workers/torch_faults.py"), "lock", "1", "3"});
   launch.environment["PYTHON_EXEC"] = python;
   launch.environment["PATH"] = "/nonexistent";
   const Diagnosed found = run_with_report(launch, 250s);
@@ -155,10 +154,11 @@ TEST_CASE("a failure after which a restart does not help ends the job if the opt
   CHECK(pointless.err.find("restart 1 of") == std::string::npos);
   const Ended other = run(shell_job(
       {"--nproc-per-node=1", "--max-restarts=3", "--restart-on=network,hardware"}, missing));
-  CHECK_THAT(other.err, ContainsSubstring("no restart: --restart-on does not name it (user_error)"));
-  const Ended lost = run(shell_job({"--nproc-per-node=1", "--max-restarts=1",
-                                    "--restart-on=network", "--restart-backoff=0"},
-                                   "echo 'Connection refused' >&2; exit 1"));
+  CHECK_THAT(other.err,
+             ContainsSubstring("no restart: --restart-on does not name it (user_error)"));
+  const Ended lost = run(shell_job(
+      {"--nproc-per-node=1", "--max-restarts=1", "--restart-on=network", "--restart-backoff=0"},
+      "echo 'Connection refused' >&2; exit 1"));
   CHECK_THAT(lost.err, ContainsSubstring("restart 1 of at most 1"));
 }
 
