@@ -45,13 +45,15 @@ class HangWatch {
   void begin_look();
   void end_look();
 
-  // Facts about the first `count` workers. `findings`: NCCL's newest answer; if empty, the latest
-  // stored one is used.
-  std::vector<WorkerFacts> facts(std::size_t count, const ras::Findings& findings) const;
+  // Facts about the first `count` workers, as of now: a worker that an operation has kept waiting
+  // until the look may have gone on since the last sample. `findings`: NCCL's newest answer; if
+  // empty, the latest stored one is used.
+  std::vector<WorkerFacts> facts(std::size_t count, const ras::Findings& findings);
 
  private:
   void wait();
   void look();
+  std::vector<hang::Suspect> sample();
   void ask_nccl();
 
   asio::steady_timer timer_;

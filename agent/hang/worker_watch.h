@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/hang/flight_requests.h"
 #include "agent/hang/hang_watch.h"
 #include "agent/hang/node_look.h"
 #include "agent/nccl_ras/ras_service.h"
@@ -37,7 +38,12 @@ class WorkerWatch {
 
   // Errors: System if heartbeat files cannot be created.
   Result<void> prepare(const World& world) {
+    if (Result<void> prepared = flights_.prepare(world); !prepared) return prepared;
     return hangs_.prepare(world.round, world.local_world_size);
+  }
+  // Where PyTorch is asked for its Flight Recorder.
+  std::vector<EnvironmentEntry> flight_environment(int local_rank) const {
+    return flights_.environment(local_rank);
   }
   // The workers' DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
   std::string heartbeat_file(std::size_t local_rank) const {
@@ -60,6 +66,7 @@ class WorkerWatch {
  private:
   ras::Service ras_;
   HangWatch hangs_;
+  FlightRequests flights_;
   StackCollector collector_;
   NodeLook look_;
   Pids pids_;

@@ -143,11 +143,14 @@ void declare_survival(OptionTable& table, Options& options) {
               "treat a worker as hung after S seconds without activity: show the stacks of all "
               "ranks and count it as failed [default: hangs are not detected]",
               kDrunOption);
-  table.value("--restart-on", options.restart.only_on, parse_exit_kinds, "CODES,SIGNALS",
-              "restart only if the first failure was one of these, such as 1,42,SIGKILL",
+  table.value("--restart-on", options.restart.only_on, parse_exit_kinds, "KINDS",
+              "restart only after one of these exit codes, signals and classes of the diagnosis, "
+              "such as 1,42,SIGKILL,network",
               kDrunOption);
-  table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "CODES,SIGNALS",
-              "do not restart if the first failure was one of these", kDrunOption);
+  table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "KINDS",
+              "do not restart after one of these; pointless: after each failure for which the "
+              "diagnosis says that a restart does not help",
+              kDrunOption);
   const auto set_pause = [&options](RestartPause pause) {
     options.has_restart_backoff = true;
     options.restart.pause = pause.first;

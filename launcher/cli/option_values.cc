@@ -15,6 +15,7 @@
 #include <span>
 #include <utility>
 
+#include "agent/diagnosis/diagnosis.h"
 #include "rendezvous/base/signal_names.h"
 #include "rendezvous/base/text.h"
 
@@ -544,13 +545,20 @@ Result<ExitKinds> parse_exit_kinds(std::string_view text) {
       kinds.signals.push_back(*signal);
       continue;
     }
+    const std::vector<std::string>& faults = agent::round_faults();
+    if (word == kPointless || std::find(faults.begin(), faults.end(), word) != faults.end()) {
+      kinds.faults.push_back(word);
+      continue;
+    }
     const Result<int> code = parse_count(word);
     if (!code || *code < 1 || *code > 255)
-      return bad("\"" + word + "\" is neither an exit code from 1 to 255 nor a signal; example: " +
-                 "1,42,SIGKILL");
+      return bad("\"" + word +
+                 "\" is neither an exit code from 1 to 255, a signal nor a class of " +
+                 "docs/guide/diagnosis.md; example: 1,42,SIGKILL,network");
     kinds.codes.push_back(*code);
   }
-  if (words->empty()) return bad("expected exit codes and signals, such as 1,42,SIGKILL");
+  if (words->empty())
+    return bad("expected exit codes, signals and classes, such as 1,42,SIGKILL,network");
   return kinds;
 }
 

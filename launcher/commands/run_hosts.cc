@@ -40,7 +40,8 @@ void write_report(const LaunchEnd& end, const HostPlan& plan, const std::string&
     const Result<void> written = write_file(file, text);
     if (!written) std::fputs(error_text(invoked_as, written.error()).c_str(), stderr);
   };
-  const Error error{ErrorCode::Unreachable,
+  const bool has_no_program = end.exit_code == 126 || end.exit_code == 127;
+  const Error error{has_no_program ? ErrorCode::Spawn : ErrorCode::Unreachable,
                     end.text.substr(0, end.text.find_last_not_of('\n') + 1)};
   const Outcome not_run{.ending = NotRun{error}, .run_id = plan.run_id};
   if (!plan.report_file.empty()) {

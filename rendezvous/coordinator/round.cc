@@ -80,6 +80,7 @@ class RoundTurn {
   void mark_done(int node);
   std::optional<std::string> no_restart() const;
   FailureStreak streak_with_this_round() const;
+  RoundFault fault_of_round() const;
   void note_progress(const WorkProgress& progress);
 
   // --- Log files
@@ -1201,8 +1202,17 @@ std::optional<std::string> RoundTurn::no_restart() const {
   const RestartPolicy& policy = state_.spec.restart;
   const auto objection =
       restart_objection(policy, state_.spec.max_restarts, restarts_of_budget(state_),
-                        state_.failures.first().status, now_);
+                        state_.failures.first().status, now_, fault_of_round());
   return objection ? objection : streak_objection(policy, streak_with_this_round());
+}
+
+RoundFault RoundTurn::fault_of_round() const {
+  const RestartPolicy& policy = state_.spec.restart;
+  if (policy.diagnose == nullptr || !needs_fault(policy)) return {};
+  const FailureList::Entry& first = state_.failures.entries().front();
+  return policy.diagnose(
+      outcome_of(state_, WorkersFailed{state_.failures.failures()}, now_),
+      std::chrono::duration_cast<Milliseconds>(first.moment - state_.round_began));
 }
 
 FailureStreak RoundTurn::streak_with_this_round() const {
