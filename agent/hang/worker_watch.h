@@ -36,14 +36,17 @@ class WorkerWatch {
               std::span<const std::string> environment, Output& output);
 
   // Errors: System if heartbeat files cannot be created.
-  Result<void> prepare(const World& world) {
-    return hangs_.prepare(world.round, world.local_world_size);
-  }
+  Result<void> prepare(const World& world) { return hangs_.prepare(world); }
   // The workers' DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
   std::string heartbeat_file(std::size_t local_rank) const {
     return hangs_.heartbeat_file(local_rank);
   }
   const std::string& ras_address() const { return ras_.variable(); }
+  // From the heartbeat file.
+  CallTimes call_times(std::size_t local_rank) const { return hangs_.call_times(local_rank); }
+  // `on_positions` is called from the loop, by local rank; not after stop(). Requires start().
+  bool can_ask_nccl() const { return ras_.can_be_asked(); }
+  void ask_nccl(std::function<void(const std::vector<ras::RankPosition>&)> on_positions);
 
   // Hangs are not detected in a world of probes.
   void start(const World& world, Pids pids, OnSuspects on_suspects);

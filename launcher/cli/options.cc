@@ -195,6 +195,10 @@ void declare_survival(OptionTable& table, Options& options) {
               "c10d: exclude a node after its workers were the first to fail in K rounds in a row; "
               "a spare node takes its place [default: never]",
               kDrunOption);
+  table.flag("--exclude-slow", options.exclude_slow,
+             "c10d: exclude a node that is 10 % slower than the others for a minute, or has such a "
+             "rank, if a spare node can take its place; at most one node in 10 minutes",
+             kDrunOption);
 }
 
 void declare_program(OptionTable& table, Options& options) {
@@ -508,6 +512,7 @@ Options doctor_options(Options options) {
   options.restart = {};
   options.checkpoint_directory.reset();
   options.exclude_after.reset();
+  options.exclude_slow = false;
   options.preflight = false;
   options.hang_timeout.reset();
   options.preload.clear();
