@@ -177,6 +177,8 @@ struct AgentSpec {
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
   std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not detected
+  // Of the detection of slow ranks; shorter in tests.
+  std::chrono::milliseconds speed_window{std::chrono::seconds(10)};
   std::optional<DeadlineSpec> deadline{};
   std::optional<std::string> checkpoint_directory{};  // --checkpoint-dir
   std::vector<int> termination_signals;  // numbers; a signal ignored at the start stays ignored

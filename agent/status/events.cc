@@ -176,6 +176,17 @@ Told tell(const FaultInjectedAnywhere& injected) {
            {"fault_host", fault.host}}};
 }
 
+Told tell(const SlowRankFound& found) {
+  const SlowRank& slow = found.slow;
+  return {"slow_found",
+          {{"round", slow.round},
+           {"slow_rank", slow.rank ? Json(*slow.rank) : Json()},
+           {"slow_node_rank", slow.node_rank},
+           {"slow_host", slow.host},
+           {"slower_percent", slow.percent},
+           {"evidence", slow.evidence}}};
+}
+
 Told tell(const NodeLeftOut& left_out) {
   const LeftOut& node = left_out.node;
   return {"node_left_out",

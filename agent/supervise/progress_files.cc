@@ -163,6 +163,11 @@ void ProgressFiles::read_files() {
     seen_ = together(seen_, progress_of_file(file(static_cast<std::size_t>(i))));
 }
 
+std::optional<std::uint64_t> ProgressFiles::step(std::size_t local_rank) const {
+  if (directory_.empty()) return std::nullopt;
+  return progress_of_file(file(local_rank)).step;
+}
+
 void ProgressFiles::trim_later() {
   trim_.expires_after(kTrimInterval);
   trim_.async_wait([this](const error_code& ec) {

@@ -190,6 +190,10 @@ void declare_survival(OptionTable& table, Options& options) {
               "c10d: exclude a node after its workers were the first to fail in K rounds in a row; "
               "a spare node takes its place [default: never]",
               kDrunOption);
+  table.flag("--exclude-slow", options.exclude_slow,
+             "c10d: exclude a node that is 10 % slower than the others for a minute, or has such a "
+             "rank, if a spare node can take its place; at most one node in 10 minutes",
+             kDrunOption);
 }
 
 void declare_program(OptionTable& table, Options& options) {

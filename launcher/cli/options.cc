@@ -113,6 +113,7 @@ Options doctor_options(Options options) {
   options.restart = {};
   options.checkpoint_directory.reset();
   options.exclude_after.reset();
+  options.exclude_slow = false;
   options.preflight = false;
   options.hang_timeout.reset();
   options.preload.clear();

@@ -151,6 +151,7 @@ struct Options {
   std::optional<RankOrder> rank_order{};
   std::optional<std::chrono::milliseconds> min_uptime{};
   std::optional<int> exclude_after{};
+  bool exclude_slow = false;
   bool preflight = false;
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   std::optional<std::chrono::milliseconds> hang_timeout{};

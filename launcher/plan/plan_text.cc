@@ -37,9 +37,11 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   world.master_addr = join.master_addr;
   world.master_port = join.master_port;
   world.use_agent_store = join.store_host == StoreHost::Agent;
+  const bool has_heartbeats =
+      agent.hang_timeout.count() > 0 || join.node_count * join.local_world_size > 1;
   auto own =
       agent::own_environment(agent.worker, world, 0, "",
-                             {.heartbeat_file = agent.hang_timeout.count() > 0 ? "?" : "",
+                             {.heartbeat_file = has_heartbeats ? "?" : "",
                               .ras_address = agent::ras::gives_place(agent) ? "127.0.0.1:?" : "",
                               .progress_file = "?"});
   for (auto& [name, value] : own) {

@@ -266,6 +266,9 @@ void Client::give_log_part(std::uint64_t lookup, LogPart part) {
   impl_->handle(OwnLogPart{lookup, std::move(part)});
 }
 void Client::report_times(const NodeTimes& times) { impl_->handle(OwnTimes{times}); }
+void Client::report_speed(int round, NodeSpeed speed) {
+  impl_->handle(OwnSpeed{round, std::move(speed)});
+}
 void Client::report_suspicion(int round, std::chrono::milliseconds settle,
                               std::vector<Failure> suspects) {
   impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});

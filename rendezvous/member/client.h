@@ -132,6 +132,8 @@ class Client {
   void give_log_part(std::uint64_t lookup, LogPart part);
   // Call it before report_success, report_stopped and give_summary.
   void report_times(const NodeTimes& times);
+  // Once per window of the round.
+  void report_speed(int round, NodeSpeed speed);
   // Own workers show no activity. `suspects`: brief failures with status Hung.
   void report_suspicion(int round, std::chrono::milliseconds settle, std::vector<Failure> suspects);
   // This node is about to inject the fault. on_fault follows here too, unless the coordinator is

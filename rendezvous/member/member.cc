@@ -41,6 +41,7 @@ class MemberTurn {
   void handle(const OwnTimes& own);
   void handle(const OwnLogQuestion& own);
   void handle(const OwnLogPart& own);
+  void handle(const OwnSpeed& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -65,6 +66,7 @@ class MemberTurn {
   void receive(const LogLookup& wanted);
   void receive(const LogAnswer& told);
   void receive(const LivenessCheck& check);
+  void receive(const SlowFound&);
   void receive(const Vote&) { broken("a vote"); }
   void receive(const Follow& follow);
 
@@ -419,6 +421,16 @@ void MemberTurn::receive(const NodeLeftOut& told) {
 void MemberTurn::receive(const FaultInjected& told) {
   if (state_.phase == Phase::Greeting) return broken("a fault before the welcome");
   actions_.emplace_back(ShowFault{told.fault});
+}
+
+void MemberTurn::handle(const OwnSpeed& own) {
+  if (state_.phase == Phase::Running && is_round(own.round))
+    send(SpeedReport{own.round, own.speed});
+}
+
+// Shown by the listener's on_message.
+void MemberTurn::receive(const SlowFound&) {
+  if (state_.phase == Phase::Greeting) broken("a slow rank before the welcome");
 }
 
 // Without a coordinator there is no one to notify.

@@ -234,6 +234,21 @@ void fields(Archive& archive, TimesReport& told) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, SpeedReport& told) {
+  NodeSpeed& speed = told.speed;
+  archive.integer(told.round, kCount);
+  archive.integer(speed.window, kCount);
+  archive.duration(speed.length, kMostMilliseconds);
+  word(archive, speed.measure, SpeedMeasure::Steps);
+  archive.flag(speed.has_progress);
+  archive.list(speed.amounts, kMostSpeedRanks,
+               [](auto& each, int& amount) { each.integer(amount, kCount); });
+  archive.integer(speed.stolen_permille, {0, 1000});
+  archive.integer(speed.throttled_permille, {0, 1000});
+  archive.flag(speed.is_hot);
+}
+
+template <typename Archive>
 void fields(Archive& archive, LogQuery& query) {
   archive.integer(query.rank, kCount);
   optional_rank(archive, query.round);
@@ -344,6 +359,11 @@ void fields(Archive& archive, FaultInjected& told) {
 template <typename Archive>
 void fields(Archive& archive, NodeLeftOut& told) {
   fields(archive, told.node);
+}
+
+template <typename Archive>
+void fields(Archive& archive, SlowFound& told) {
+  fields(archive, told.slow);
 }
 
 template <typename Archive>

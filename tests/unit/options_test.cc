@@ -183,6 +183,7 @@ struct FlagCase {
 const std::vector<FlagCase> kFlags{
     {"standalone", &Options::standalone},
     {"preflight", &Options::preflight},
+    {"exclude-slow", &Options::exclude_slow},
     {"module", &Options::module},
     {"no-python", &Options::no_python},
     {"run-path", &Options::run_path},
