@@ -17,7 +17,7 @@ namespace drun {
 namespace {
 
 // The secret, plus room for line ends.
-constexpr std::size_t kMostFileBytes = Secret::kMostBytes + 16;
+constexpr std::size_t kMostSecretFileBytes = Secret::kMostBytes + 16;
 
 Error unfit(const std::string& path, const std::string& reason) {
   return Error{ErrorCode::Usage, path + ": " + reason};
@@ -52,10 +52,11 @@ Result<Secret> read_secret_file(const std::string& path) {
                                    : ""));
   if (auto error = objection(path, facts)) return *std::move(error);
   std::string bytes;
-  bytes.reserve(kMostFileBytes + 1);  // avoids reallocation, which would leave copies of the secret
+  bytes.reserve(kMostSecretFileBytes +
+                1);  // avoids reallocation, which would leave copies of the secret
   std::array<char, 512> piece{};
   ssize_t size = 1;
-  while (size > 0 && bytes.size() <= kMostFileBytes) {
+  while (size > 0 && bytes.size() <= kMostSecretFileBytes) {
     size = ::read(fd.get(), piece.data(), piece.size());
     if (size < 0 && errno == EINTR) {
       size = 1;
