@@ -21,7 +21,7 @@ using pickle::NodeId;
 constexpr std::size_t kNameBytes = 80;
 constexpr std::size_t kMostSizes = 8;
 constexpr std::size_t kMostDimensions = 8;
-constexpr std::size_t kMostFrames = 64;
+constexpr std::size_t kMostRecordedFrames = 64;
 constexpr std::size_t kMostGroups = 1024;
 constexpr std::size_t kMostMembers = 65'536;
 
@@ -77,7 +77,7 @@ std::string place_of(const Document& document, NodeId entry) {
   const auto id = document.find(entry, "frames");
   const auto* frames = id ? document.items(*id) : nullptr;
   if (frames == nullptr) return "";
-  for (std::size_t i = 0; i < std::min(frames->size(), kMostFrames); ++i) {
+  for (std::size_t i = 0; i < std::min(frames->size(), kMostRecordedFrames); ++i) {
     const NodeId frame = (*frames)[i];
     const auto file = document.find(frame, "filename");
     const auto path = file ? document.text(*file) : std::nullopt;

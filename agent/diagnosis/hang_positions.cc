@@ -51,12 +51,12 @@ void read_doing(GroupPosition& position, std::string_view doing) {
     position.bytes = rest.substr(bytes + 2, rest.find(')', bytes) - bytes - 2);
 }
 
-struct Frame {
+struct StackFrame {
   std::string_view function;
   std::string_view file;
 };
 
-Frame frame_of(std::string_view line) {
+StackFrame frame_of(std::string_view line) {
   line = trimmed(line);
   const std::size_t open = line.rfind(" (");
   if (open == line.npos || !line.ends_with(')')) return {line, {}};
@@ -134,7 +134,7 @@ bool is_torch_file(std::string_view file) {
 // From Python frames, C++ frames or, without a debugger, the state of the main thread.
 void read_frames(GroupPosition& position, const MainThread& main) {
   for (const std::string_view line : main.frames) {
-    const Frame frame = frame_of(line);
+    const StackFrame frame = frame_of(line);
     const bool is_found = position.position != Position::Unknown;
     if (is_found && !is_torch_file(frame.file) && frame.file.find(".py:") != frame.file.npos) {
       position.place = frame.file;
@@ -159,7 +159,7 @@ void read_frames(GroupPosition& position, const MainThread& main) {
   const bool is_kernel = state == "running" || state.starts_with("sleeping") ||
                          state.starts_with("stuck in the kernel");
   if (!is_kernel) {  // a debugger's, in no call that is known
-    const Frame frame = frame_of(state);
+    const StackFrame frame = frame_of(state);
     const bool sleeps = holds(frame.function, "nanosleep") || frame.function == "sleep";
     const bool polls = holds(frame.function, "poll") && !holds(frame.function, "epoll");
     if (polls && main.has_loading_process)

@@ -428,9 +428,8 @@ void Output::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
     console->queue().end_line();
     console->flush();
   }
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + at_most.value_or(std::chrono::hours(0));
-  while (!is_flushed() && (!at_most || Clock::now() < deadline)) {
+  const auto deadline = std::chrono::steady_clock::now() + at_most.value_or(std::chrono::hours(0));
+  while (!is_flushed() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
     if (io_.stopped()) io_.restart();
     at_most ? io_.run_one_until(deadline) : io_.run_one();
   }

@@ -13,7 +13,7 @@ constexpr std::size_t kFrameBytes = 160;
 
 // Calls `visit` with every line, without its end.
 template <typename Visit>
-void for_each_line(std::string_view text, const Visit& visit) {
+void for_each_stripped_line(std::string_view text, const Visit& visit) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -103,7 +103,7 @@ std::vector<ThreadStack> without_empty(std::vector<ThreadStack> threads) {
 
 std::vector<ThreadStack> parse_py_spy(std::string_view text) {
   std::vector<ThreadStack> threads;
-  for_each_line(text, [&threads](std::string_view line) {
+  for_each_stripped_line(text, [&threads](std::string_view line) {
     if (line.starts_with("Thread ")) {
       threads.push_back({.name = quoted(line)});
       return;
@@ -120,7 +120,7 @@ std::vector<ThreadStack> parse_py_spy(std::string_view text) {
 
 std::vector<ThreadStack> parse_gdb(std::string_view text) {
   std::vector<ThreadStack> threads;
-  for_each_line(text, [&threads](std::string_view line) {
+  for_each_stripped_line(text, [&threads](std::string_view line) {
     if (line.starts_with("Thread ") && line.ends_with(':')) {
       threads.push_back({.name = quoted(line)});
       return;
@@ -135,7 +135,7 @@ std::vector<ThreadStack> parse_gdb(std::string_view text) {
 
 std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
   std::vector<ThreadStack> threads;
-  for_each_line(text, [&threads](std::string_view line) {
+  for_each_stripped_line(text, [&threads](std::string_view line) {
     if (line.starts_with("TID ")) {
       threads.emplace_back();
       return;

@@ -307,9 +307,9 @@ void EventFile::Impl::write(std::string line) {
 }
 
 void EventFile::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + at_most.value_or(std::chrono::milliseconds(0));
-  while (!writer_.is_idle() && (!at_most || Clock::now() < deadline)) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + at_most.value_or(std::chrono::milliseconds(0));
+  while (!writer_.is_idle() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
     if (io_.stopped()) io_.restart();
     at_most ? io_.run_one_until(deadline) : io_.run_one();
   }

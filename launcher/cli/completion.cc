@@ -10,7 +10,7 @@
 namespace drun {
 namespace {
 
-using Words = std::span<const std::string>;
+using WordSpan = std::span<const std::string>;
 using Value = KnownOption::Value;
 using More = Completion::More;
 
@@ -54,7 +54,7 @@ std::string short_text(std::string_view text) {
 
 class Completer {
  public:
-  Completer(Words words, std::span<const CommandSyntax> commands)
+  Completer(WordSpan words, std::span<const CommandSyntax> commands)
       : words_(words), commands_(commands), command_(&commands.front()) {
     const std::string name = words.empty() ? "" : words[0].substr(words[0].rfind('/') + 1);
     if (name == "torchrun") commands_ = commands.first(1);  // it has no helper commands
@@ -183,7 +183,7 @@ class Completer {
     return std::move(result_);
   }
 
-  Words words_;
+  WordSpan words_;
   std::span<const CommandSyntax> commands_;
   const CommandSyntax* command_;
   bool has_job_ = false;
@@ -253,7 +253,7 @@ std::vector<std::string> choices_of(std::string_view type) {
   return words;
 }
 
-Completion complete(Words words, std::span<const CommandSyntax> commands) {
+Completion complete(WordSpan words, std::span<const CommandSyntax> commands) {
   return Completer(words, commands).run();
 }
 
