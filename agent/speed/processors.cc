@@ -35,7 +35,7 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-std::uint64_t number_of(std::string_view text) {
+std::uint64_t processor_number(std::string_view text) {
   std::uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
@@ -78,7 +78,7 @@ void read_proc_stat(std::string_view text, long ticks_per_second, ProcessorTimes
   while (!line.empty() && count < ticks.size()) {
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
     const std::size_t end = std::min(line.find(' '), line.size());
-    if (end > 0) ticks.at(count++) = number_of(line.substr(0, end));
+    if (end > 0) ticks.at(count++) = processor_number(line.substr(0, end));
     line.remove_prefix(end);
   }
   const std::uint64_t us = kMicroseconds / static_cast<std::uint64_t>(ticks_per_second);
@@ -94,7 +94,7 @@ void read_cpu_stat(std::string_view text, ProcessorTimes& times) {
     const std::string_view line = next_line(text);
     const std::size_t blank = std::min(line.find(' '), line.size());
     const std::string_view name = line.substr(0, blank);
-    const std::uint64_t value = number_of(line.substr(std::min(blank + 1, line.size())));
+    const std::uint64_t value = processor_number(line.substr(std::min(blank + 1, line.size())));
     if (name == "usage_usec") used_us = value;
     if (name == "throttled_usec") throttled_us = value;
     if (name == "throttled_time") throttled_us = value / 1000;
@@ -142,7 +142,7 @@ ProcessorTimes Processors::read() const {
   ProcessorTimes times;
   read_proc_stat(head_of(root_ + "/proc/stat"), ::sysconf(_SC_CLK_TCK), times);
   for (const std::string& file : cpu_stats_) read_cpu_stat(head_of(file), times);
-  for (const std::string& file : heat_) times.heat_events += number_of(head_of(file));
+  for (const std::string& file : heat_) times.heat_events += processor_number(head_of(file));
   return times;
 }
 

@@ -160,7 +160,7 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
 namespace {
 
 constexpr std::size_t kShownFrames = 32;
-constexpr std::size_t kNameBytes = 48;
+constexpr std::size_t kShownNameBytes = 48;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
@@ -168,7 +168,7 @@ bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' 
 // "pt_autograd_3" -> "pt_autograd_".
 std::string without_number(std::string name) {
   while (!name.empty() && is_digit(name.back())) name.pop_back();
-  return name.substr(0, kNameBytes);
+  return name.substr(0, kShownNameBytes);
 }
 
 // "0x7f12ab" -> "0x?".
@@ -214,7 +214,7 @@ void count(Counted& list, std::vector<std::string> lines) {
 
 std::vector<std::string> process_lines(const ProcessStacks& process) {
   const bool is_odd = process.state != "running" && process.state != "sleeping";
-  std::vector<std::string> lines{"process " + process.name.substr(0, kNameBytes) +
+  std::vector<std::string> lines{"process " + process.name.substr(0, kShownNameBytes) +
                                  (is_odd && !process.state.empty() ? ", " + process.state : "")};
   Counted threads;
   for (const ThreadStack& thread : process.threads) {

@@ -30,7 +30,7 @@ bool read_file(const std::string& path, std::size_t most_bytes, std::string& tex
   std::array<char, 4096> part;  // most files have one line
   while (text.size() < most_bytes) {
     const std::size_t most = std::min(part.size(), most_bytes - text.size());
-    const ssize_t count = read(fd.get(), part.data(), most);
+    const ssize_t count = ::read(fd.get(), part.data(), most);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return count == 0;
     text.append(part.data(), static_cast<std::size_t>(count));
@@ -130,7 +130,7 @@ Result<void> write_file(const std::string& path, std::string_view text) {
 namespace {
 
 // The secret, plus room for line ends.
-constexpr std::size_t kMostFileBytes = Secret::kMostBytes + 16;
+constexpr std::size_t kMostSecretFileBytes = Secret::kMostBytes + 16;
 
 Error unfit(const std::string& path, const std::string& reason) {
   return Error{ErrorCode::Usage, path + ": " + reason};
@@ -165,10 +165,11 @@ Result<Secret> read_secret_file(const std::string& path) {
                                    : ""));
   if (auto error = objection(path, facts)) return *std::move(error);
   std::string bytes;
-  bytes.reserve(kMostFileBytes + 1);  // avoids reallocation, which would leave copies of the secret
+  bytes.reserve(kMostSecretFileBytes +
+                1);  // avoids reallocation, which would leave copies of the secret
   std::array<char, 512> piece{};
   ssize_t size = 1;
-  while (size > 0 && bytes.size() <= kMostFileBytes) {
+  while (size > 0 && bytes.size() <= kMostSecretFileBytes) {
     size = ::read(fd.get(), piece.data(), piece.size());
     if (size < 0 && errno == EINTR) {
       size = 1;
