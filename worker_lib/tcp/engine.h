@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +69,7 @@ class Engine {
     std::size_t uncredited_bytes = 0;  // not yet returned as credit
     std::size_t held_bytes = 0;        // of this rank's window: sent, not received yet
     bool has_called = false;           // it has, or had, a connection to this rank
+    std::uint32_t in_id = 0;           // of that connection
     bool is_over = false;              // it sends nothing more
     bool is_told_lost = false;
     std::optional<Deadline> over_at{};
@@ -111,7 +113,8 @@ class Engine {
 
   // Waiting.
   template <typename IsOver>
-  void drive(IsOver&& is_over, Deadline deadline);
+  void drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline);
+  void yield_core(std::unique_lock<std::mutex>& lock);
   void look(int timeout_ms, std::unique_lock<std::mutex>& lock);
   void handle(const epoll_event& event);
   void end_late_peers();
@@ -125,7 +128,7 @@ class Engine {
   const int rank_;
   const int size_;
   const std::shared_ptr<KeyStore> store_;
-  bool can_look_ = false;
+  bool has_core_ = false;  // the ranks of this node have a core each
   UniqueFd epoll_;
   UniqueFd bell_;
   Listening listener_;
@@ -135,6 +138,7 @@ class Engine {
   std::condition_variable changed_;
   bool is_driven_ = false;
   int waiting_ = 0;
+  std::chrono::microseconds spin_time_{20};  // adapts; see yield_core()
   bool is_aborted_ = false;
   std::vector<Peer> peers_;
   int ending_ = 0;  // of them: over_at
