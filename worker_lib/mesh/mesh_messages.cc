@@ -1,6 +1,5 @@
 #include "worker_lib/mesh/mesh_messages.h"
 
-#include <array>
 #include <cstring>
 
 #include "worker_lib/base/signature.h"
@@ -9,16 +8,17 @@
 namespace drun::worker {
 namespace {
 
-// Up to here the data comes with the header: one handshake instead of two.
-constexpr std::size_t kShortBytes = 2048;
+// Up to here the data comes with the header: copying it costs less than a second message.
+constexpr std::size_t kShortBytes = 32 * 1024;
 
 struct Header {
   Signature what{};
   std::uint64_t number = 0;
 };
 static_assert(sizeof(Header) == sizeof(Signature) + 8);
+// A receiver has room for any short message, to report one of another size.
+constexpr std::size_t kLetterBytes = sizeof(Header) + kShortBytes;
 
-using Letter = std::array<char, sizeof(Header) + kShortBytes>;
 
 std::size_t bytes_of(const ConstElements& data) { return data.count * size_bytes(data.type); }
 
@@ -28,9 +28,10 @@ class Sending final : public Transfer {
     const Header header{signature_of(data.type, data.count), number};
     const std::size_t bytes = bytes_of(data);
     const std::size_t with_header = bytes <= kShortBytes ? bytes : 0;
-    std::memcpy(letter_.data(), &header, sizeof header);
+    letter_ = std::make_unique_for_overwrite<char[]>(sizeof header + with_header);
+    std::memcpy(letter_.get(), &header, sizeof header);
     if (with_header > 0) std::memcpy(&letter_[sizeof header], data.data, with_header);
-    first_ = mesh.send(to, header_slot(tag), letter_.data(), sizeof header + with_header);
+    first_ = mesh.send(to, header_slot(tag), letter_.get(), sizeof header + with_header);
     has_second_ = bytes > with_header;
     if (has_second_) second_ = mesh.send(to, payload_slot(number), data.data, bytes);
   }
@@ -41,7 +42,7 @@ class Sending final : public Transfer {
   }
 
  private:
-  Letter letter_;
+  std::unique_ptr<char[]> letter_;
   bool has_second_ = false;
   Mesh::Started first_;  // gone before the letter
   Mesh::Started second_;
@@ -50,14 +51,16 @@ class Sending final : public Transfer {
 class Receiving final : public Transfer {
  public:
   Receiving(Mesh& mesh, const Elements& data, std::optional<int> from, int tag)
-      : mesh_(mesh), data_(data) {
-    first_ = from ? mesh.recv(*from, header_slot(tag), letter_.data(), letter_.size())
-                  : mesh.recv_any(header_slot(tag), letter_.data(), letter_.size());
+      : mesh_(mesh),
+        data_(data),
+        letter_(std::make_unique_for_overwrite<char[]>(kLetterBytes)) {
+    first_ = from ? mesh.recv(*from, header_slot(tag), letter_.get(), kLetterBytes)
+                  : mesh.recv_any(header_slot(tag), letter_.get(), kLetterBytes);
   }
   int finish(Deadline deadline) override {
     const int from = first_->wait(deadline);
     Header header;
-    std::memcpy(&header, letter_.data(), sizeof header);
+    std::memcpy(&header, letter_.get(), sizeof header);
     const Signature expected = signature_of(data_.type, data_.count);
     if (header.what != expected) {
       throw BackendFailure(WorkerError::Kind::Mismatch, from,
@@ -77,7 +80,7 @@ class Receiving final : public Transfer {
  private:
   Mesh& mesh_;
   Elements data_;
-  Letter letter_;
+  std::unique_ptr<char[]> letter_;
   Mesh::Started first_;  // gone before the letter
   Mesh::Started second_;
 };

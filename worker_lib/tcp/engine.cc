@@ -521,6 +521,7 @@ void Engine::drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline)
     const bool sleeps = now - began >= kPollTime;
     if (!sleeps && peer && this->peer(*peer).has_called && ++polls % kPollsPerLook != 0) {
       read(this->peer(*peer).in_id);
+      if (this->peer(*peer).waits_to_write) flush(*peer);
     } else {
       look(sleeps ? sleep_ms(deadline) : 0, lock);
     }
@@ -573,7 +574,7 @@ void Engine::start(Receive& receive) {
 
 void Engine::wait(Send& send, Deadline deadline) {
   drive(
-      std::nullopt,
+      send.to,
       [&] {
         if (send.is_done) return true;
         check_alive();

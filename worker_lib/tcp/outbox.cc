@@ -13,6 +13,9 @@ namespace drun::worker::tcp {
 namespace {
 
 constexpr std::size_t kMostPieces = 32;
+// One call writes at most about this much, so that a rank that sends and receives alternates while
+// the data is in its cache.
+constexpr std::size_t kMostPerCall = std::size_t{256} << 10;
 
 }  // namespace
 
@@ -78,14 +81,19 @@ std::optional<std::string> Outbox::flush() {
   while (road_ == Road::Open && !queue_.empty()) {
     std::array<iovec, kMostPieces> pieces{};
     std::size_t count = 0;
+    std::size_t total = 0;
     for (Outgoing& frame : queue_) {
       if (count + 2 > pieces.size()) break;
       const std::size_t of_head = std::min(frame.done_bytes, frame.head_bytes);
       const std::size_t of_data = frame.done_bytes - of_head;
       if (of_head < frame.head_bytes)
         pieces[count++] = {frame.head.data() + of_head, frame.head_bytes - of_head};
-      if (of_data < frame.size_bytes)
-        pieces[count++] = {const_cast<char*>(frame.data) + of_data, frame.size_bytes - of_data};
+      if (of_data < frame.size_bytes) {
+        const std::size_t bytes = std::min(frame.size_bytes - of_data, kMostPerCall - total);
+        pieces[count++] = {const_cast<char*>(frame.data) + of_data, bytes};
+        total += bytes;
+      }
+      if (total == kMostPerCall) break;
     }
     msghdr message{};
     message.msg_iov = pieces.data();

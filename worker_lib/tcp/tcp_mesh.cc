@@ -57,6 +57,8 @@ TcpMesh::~TcpMesh() = default;
 
 int TcpMesh::rank() const { return engine_->rank(); }
 int TcpMesh::size() const { return engine_->size(); }
+// Pieces that need no grant, even if their size is rounded up.
+std::size_t TcpMesh::piece_bytes() const { return tcp::kEagerBytes - 512; }
 
 Mesh::Started TcpMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
   return std::make_unique<Sending>(*engine_, to, slot, data, size_bytes);
