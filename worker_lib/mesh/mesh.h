@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Mesh {
     virtual ~Message() = default;
     // Blocks until it is sent or received, and returns the other rank. Call at most once.
     virtual int wait(Deadline deadline) = 0;
+    // As Transfer::is_done.
+    virtual std::optional<bool> is_done() { return std::nullopt; }
   };
   using Started = std::unique_ptr<Message>;
 

@@ -1,6 +1,8 @@
 #include "worker_lib/mesh/mesh_messages.h"
 
 #include <cstring>
+#include <exception>
+#include <utility>
 
 #include "worker_lib/base/signature.h"
 #include "worker_lib/mesh/slots.h"
@@ -18,7 +20,6 @@ struct Header {
 static_assert(sizeof(Header) == sizeof(Signature) + 8);
 // A receiver has room for any short message, to report one of another size.
 constexpr std::size_t kLetterBytes = sizeof(Header) + kShortBytes;
-
 
 std::size_t bytes_of(const ConstElements& data) { return data.count * size_bytes(data.type); }
 
@@ -40,6 +41,10 @@ class Sending final : public Transfer {
     if (has_second_) second_->wait(deadline);
     return to;
   }
+  std::optional<bool> is_done() override {
+    const std::optional<bool> first = first_->is_done();
+    return first == true && has_second_ ? second_->is_done() : first;
+  }
 
  private:
   std::unique_ptr<char[]> letter_;
@@ -51,13 +56,31 @@ class Sending final : public Transfer {
 class Receiving final : public Transfer {
  public:
   Receiving(Mesh& mesh, const Elements& data, std::optional<int> from, int tag)
-      : mesh_(mesh),
-        data_(data),
-        letter_(std::make_unique_for_overwrite<char[]>(kLetterBytes)) {
+      : mesh_(mesh), data_(data), letter_(std::make_unique_for_overwrite<char[]>(kLetterBytes)) {
     first_ = from ? mesh.recv(*from, header_slot(tag), letter_.get(), kLetterBytes)
                   : mesh.recv_any(header_slot(tag), letter_.get(), kLetterBytes);
   }
   int finish(Deadline deadline) override {
+    if (failure_) std::rethrow_exception(failure_);
+    if (!from_) take_header(deadline);
+    if (second_) second_->wait(deadline);
+    return *from_;
+  }
+  std::optional<bool> is_done() override {
+    if (!from_ && !failure_) {
+      const std::optional<bool> has_header = first_->is_done();
+      if (has_header != true) return has_header;
+      try {
+        take_header(Deadline::clock::now());
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    }
+    return failure_ || !second_ ? true : second_->is_done();
+  }
+
+ private:
+  void take_header(Deadline deadline) {
     const int from = first_->wait(deadline);
     Header header;
     std::memcpy(&header, letter_.get(), sizeof header);
@@ -70,18 +93,18 @@ class Receiving final : public Transfer {
     const std::size_t bytes = bytes_of(data_);
     if (bytes > kShortBytes) {
       second_ = mesh_.recv(from, payload_slot(header.number), data_.data, bytes);
-      second_->wait(deadline);
     } else if (bytes > 0) {
       std::memcpy(data_.data, &letter_[sizeof header], bytes);
     }
-    return from;
+    from_ = from;
   }
 
- private:
   Mesh& mesh_;
   Elements data_;
   std::unique_ptr<char[]> letter_;
-  Mesh::Started first_;  // gone before the letter
+  std::optional<int> from_;     // set: the header has arrived
+  std::exception_ptr failure_;  // found by is_done()
+  Mesh::Started first_;         // gone before the letter
   Mesh::Started second_;
 };
 

@@ -71,8 +71,7 @@ Engine::Engine(const BackendContext& context)
     throw BackendFailure(Kind::System, std::nullopt,
                          std::string("cannot wait for connections: ") + std::strerror(errno));
   const int own_node = context.node_of[static_cast<std::size_t>(rank_)];
-  const auto neighbors =
-      std::count(context.node_of.begin(), context.node_of.end(), own_node);
+  const auto neighbors = std::count(context.node_of.begin(), context.node_of.end(), own_node);
   has_core_ = neighbors <= shm::usable_cores(shm::online_cores());
   const std::string address = context.address.empty() ? "127.0.0.1" : context.address;
   listener_ = listen_at(address);
@@ -191,7 +190,7 @@ void Engine::read(std::uint32_t id) {
     const auto found = incoming_.find(id);
     if (found == incoming_.end()) return;
     Incoming& in = found->second;
-    // A payload goes where it belongs; what follows it into the buffer.
+    // A payload is read to its destination, and what follows it into the buffer.
     std::array<iovec, 2> pieces{};
     std::size_t direct = 0;
     if (in.left_bytes > 0 && in.receive != nullptr) {
@@ -213,7 +212,7 @@ void Engine::read(std::uint32_t id) {
     }
     if (!take(in, std::string_view(buffer_.data(), bytes - taken)))
       return end_in(id, "it said what makes no sense");
-    if (bytes < buffer_.size()) return;
+    if (bytes < direct + buffer_.size()) return;
   }
 }
 
@@ -503,8 +502,8 @@ void Engine::yield_core(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Works for all messages until is_over() returns true or throws, or the deadline has passed. `peer`:
-// the rank that is waited for; absent: any.
+// Works for all messages until is_over() returns true or throws, or the deadline has passed.
+// `peer`: the rank that is waited for; absent: any.
 template <typename IsOver>
 void Engine::drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline) {
   std::unique_lock lock(mutex_);
@@ -609,6 +608,18 @@ int Engine::wait(Receive& receive, Deadline deadline) {
           std::string(" part in time; run with DRUN_DEBUG=1 to learn which rank "
                       "calls something else"));
 }
+
+template <typename Message>
+bool Engine::poll(const Message& message) {
+  std::unique_lock lock(mutex_);
+  const auto is_over = [&] { return message.is_done || is_aborted_ || is_lost(message); };
+  if (is_over()) return true;
+  if (!is_driven_) look(0, lock);
+  return is_over();
+}
+
+bool Engine::would_end(const Send& send) { return poll(send); }
+bool Engine::would_end(const Receive& receive) { return poll(receive) || !receive.misfit.empty(); }
 
 // A message that is on its way cannot be taken back without the connection.
 void Engine::give_up(Send& send) noexcept {

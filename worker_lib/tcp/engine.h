@@ -42,6 +42,9 @@ class Engine {
   void start(Receive& receive);
   void wait(Send& send, Deadline deadline);
   int wait(Receive& receive, Deadline deadline);
+  // Whether wait() would return or throw at once. Handles pending events.
+  bool would_end(const Send& send);
+  bool would_end(const Receive& receive);
   void give_up(Send& send) noexcept;
   void give_up(Receive& receive) noexcept;
   void abort() noexcept;
@@ -114,6 +117,8 @@ class Engine {
   // Waiting.
   template <typename IsOver>
   void drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline);
+  template <typename Message>
+  bool poll(const Message& message);
   void yield_core(std::unique_lock<std::mutex>& lock);
   void look(int timeout_ms, std::unique_lock<std::mutex>& lock);
   void handle(const epoll_event& event);
@@ -149,7 +154,8 @@ class Engine {
   std::uint64_t next_number_ = 0;
   std::unordered_map<std::uint64_t, Send*> asked_;  // null: abandoned
   std::unordered_map<int, std::unordered_map<std::uint64_t, Granted>> granted_;
-  std::vector<char> buffer_ = std::vector<char>(std::size_t{128} << 10);
+  // Small, since it is copied once more: for heads and short messages.
+  std::vector<char> buffer_ = std::vector<char>(std::size_t{8} << 10);
 };
 
 }  // namespace drun::worker::tcp

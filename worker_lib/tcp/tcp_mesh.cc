@@ -25,6 +25,7 @@ class TcpMesh::Sending final : public Message {
     engine_.wait(send_, deadline);
     return send_.to;
   }
+  std::optional<bool> is_done() override { return engine_.would_end(send_); }
 
  private:
   tcp::Engine& engine_;
@@ -46,6 +47,7 @@ class TcpMesh::Receiving final : public Message {
   Receiving& operator=(const Receiving&) = delete;
   ~Receiving() override { engine_.give_up(receive_); }
   int wait(Deadline deadline) override { return engine_.wait(receive_, deadline); }
+  std::optional<bool> is_done() override { return engine_.would_end(receive_); }
 
  private:
   tcp::Engine& engine_;
