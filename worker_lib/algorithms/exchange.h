@@ -90,8 +90,9 @@ class Exchange {
     return ((rank + distance) % size_ + size_) % size_;
   }
 
-  // The largest piece that a pipeline should send as one message.
-  virtual std::size_t piece_bytes() const { return kPieceBytes; }
+  // The largest piece that a pipeline should send as one message, of a part of this size. The same
+  // on all ranks.
+  virtual std::size_t piece_bytes(std::size_t /*part_bytes*/) const { return kPieceBytes; }
 
   // Both return at once. Messages of 0 bytes are not sent.
   Handle send(int to, const void* data, std::size_t size_bytes) {

@@ -24,7 +24,7 @@ constexpr std::size_t kLeastChainPieceBytes = 64 * 1024;
 // Equal ones, at least `least_count`.
 std::size_t piece_bytes_for(const Exchange& mesh, std::size_t total_bytes,
                             std::size_t least_count) {
-  const std::size_t count = std::max(least_count, total_bytes / mesh.piece_bytes() + 1);
+  const std::size_t count = std::max(least_count, total_bytes / mesh.piece_bytes(total_bytes) + 1);
   return (total_bytes / count / kPieceAlignment + 1) * kPieceAlignment;
 }
 

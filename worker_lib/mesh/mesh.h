@@ -42,8 +42,8 @@ class Mesh {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The size of the pieces into which collectives divide large data.
-  virtual std::size_t piece_bytes() const;
+  // As in Exchange.
+  virtual std::size_t piece_bytes(std::size_t part_bytes) const;
 
   // The receiver's buffer must have room for the message; the message may be shorter.
   virtual Started send(int to, Slot slot, const void* data, std::size_t size_bytes) = 0;

@@ -37,6 +37,8 @@ class Engine {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Whether large messages to some ranks use several connections. The same on all ranks.
+  bool has_lanes() const { return has_lanes_; }
 
   void start(Send& send);
   void start(Receive& receive);
@@ -60,20 +62,30 @@ class Engine {
     HelloBytes head{};
     std::size_t head_bytes = 0;  // of the hello, or of a frame's head
     std::size_t left_bytes = 0;  // of a payload
-    // The destination of the payload; if both are null, it is dropped.
+    // The message of the payload; if both are null, it is dropped.
     Receive* receive = nullptr;
     std::shared_ptr<Arrival> arrival{};
+    char* to = nullptr;  // where the rest of the payload goes
+  };
+  // One outgoing connection.
+  struct Lane {
+    Outbox out{};
+    bool waits_to_write = false;
   };
   struct Peer {
     std::optional<Place> place{};
-    Outbox out{};
-    bool waits_to_write = false;
-    std::size_t ahead_bytes = 0;       // of its window that are in use
-    std::size_t uncredited_bytes = 0;  // not yet returned as credit
-    std::size_t held_bytes = 0;        // of this rank's window: sent, not received yet
-    bool has_called = false;           // it has, or had, a connection to this rank
-    std::uint32_t in_id = 0;           // of that connection
-    bool is_over = false;              // it sends nothing more
+    std::array<Lane, kMostLanes> lanes{};
+    std::size_t lane_count = 1;  // to be used for large messages
+
+    Outbox& out() { return lanes[0].out; }
+    const Outbox& out() const { return lanes[0].out; }
+    std::size_t ahead_bytes = 0;                // of its window that are in use
+    std::size_t uncredited_bytes = 0;           // not yet returned as credit
+    std::size_t held_bytes = 0;                 // of this rank's window: sent, not received yet
+    std::array<bool, kMostLanes> has_called{};  // it has, or had, this connection to this rank
+    int open_count = 0;                         // of its connections
+    std::uint32_t in_id = 0;                    // of the first one
+    bool is_over = false;                       // it sends nothing more
     bool is_told_lost = false;
     std::optional<Deadline> over_at{};
     std::string why{};
@@ -82,17 +94,18 @@ class Engine {
   // The destination of a granted message.
   struct Granted {
     Receive* receive = nullptr;  // null: abandoned
+    std::size_t size_bytes = 0;
     std::size_t left_bytes = 0;
   };
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   void find(int rank, Deadline deadline);
-  void call(int rank);
+  void call(int rank, std::size_t lane = 0);
   void watch(int fd, std::uint32_t events, std::uint64_t token, bool is_new) const;
 
   // Out.
   void push_first(int rank, const Frame& frame);
-  void flush(int rank);
+  void flush(int rank, std::size_t lane = 0);
   void end_out(int rank, const std::string& why);
   void credit(int rank, std::size_t size_bytes);
 
@@ -133,6 +146,7 @@ class Engine {
   const int rank_;
   const int size_;
   const std::shared_ptr<KeyStore> store_;
+  bool has_lanes_ = false;
   bool has_core_ = false;  // the ranks of this node have a core each
   UniqueFd epoll_;
   UniqueFd bell_;

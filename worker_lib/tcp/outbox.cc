@@ -62,8 +62,10 @@ void Outbox::push_ask(Send& send) {
 // The next one follows when this one has left, behind what was pushed meanwhile.
 void Outbox::push_part(Send& send) {
   const std::size_t size_bytes = std::min(kPartBytes, send.size_bytes - send.queued_bytes);
-  Outgoing part =
-      with_head({.kind = Frame::Kind::Data, .number = send.number, .size_bytes = size_bytes});
+  Outgoing part = with_head({.kind = Frame::Kind::Data,
+                             .slot = send.queued_bytes,
+                             .number = send.number,
+                             .size_bytes = size_bytes});
   part.data = send.data + send.queued_bytes;
   part.size_bytes = size_bytes;
   part.send = &send;
@@ -115,12 +117,11 @@ bool Outbox::take_written(std::size_t bytes) {
     bytes -= taken;
     if (frame.done_bytes < frame.total_bytes()) return false;
     Send* const send = frame.send;
+    if (send != nullptr) send->sent_bytes += frame.size_bytes;
     queue_.pop_front();
     if (send == nullptr) continue;
-    if (send->queued_bytes == send->size_bytes)
-      send->is_done = true;
-    else
-      push_part(*send);
+    send->is_done = send->sent_bytes == send->size_bytes;
+    if (send->queued_bytes < send->size_bytes) push_part(*send);
   }
   return true;
 }
