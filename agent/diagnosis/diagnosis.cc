@@ -164,7 +164,7 @@ void set_groups(Diagnosis& diagnosis, CallGroups& groups, const char* verb) {
   std::vector<RankRanges> ranks;
   std::string text;
   for (auto& [call, group] : groups) {
-    normalise(group);
+    normalize(group);
     ranks.push_back(group);
     if (ranks.size() <= 3) text += (text.empty() ? "" : ", ") + ranks_text(group) + verb + call;
   }
@@ -271,6 +271,39 @@ Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early
   return crash_of(read);
 }
 
+// From the stacks of the ranks that still ran when a collective timed out, and the texts of those
+// that had ended. Absent: there are none, or they do not show the cause.
+std::optional<Diagnosis> by_stacks(const std::vector<Read>& all, int world_size) {
+  Evidence evidence;
+  RankRanges reported;
+  for (const Read& each : all) {
+    reported.push_back({each.failure->rank, each.failure->rank});
+    if (evidence.groups.empty()) evidence = read_evidence(parts_of(each.failure->traceback).stacks);
+  }
+  if (evidence.groups.empty()) return std::nullopt;
+  normalize(reported);
+  for (StackGroup& group : evidence.groups) group.ranks = difference(group.ranks, reported);
+  for (const Read& each : all) {
+    const int rank = each.failure->rank;
+    const std::string op = each.text.collective.empty() ? "collective" : each.text.collective;
+    evidence.groups.push_back({.ranks = {{rank, rank}},
+                               .doing = "in " + op,
+                               .source = "its error",
+                               .lines = each.text.place.empty() ? std::vector<std::string>()
+                                                                : std::vector{each.text.place}});
+  }
+  const RankRanges others =
+      difference(world_size > 0 ? RankRanges{{0, world_size - 1}} : RankRanges(), reported);
+  Diagnosis diagnosis = diagnose_hang(evidence, others, world_size);
+  const bool is_telling = diagnosis.fault == FaultClass::Desync ||
+                          diagnosis.fault == FaultClass::MissingRank ||
+                          diagnosis.fault == FaultClass::DataLoader;
+  if (!is_telling || diagnosis.ranks.empty()) return std::nullopt;
+  add_read(diagnosis, all.front());
+  diagnosis.adds_to_headline = true;
+  return diagnosis;
+}
+
 // All failures are of ranks that waited for others: no rank had ended before.
 Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
   RankRanges named;
@@ -288,8 +321,8 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
     if (!each.text.collective.empty()) collectives.insert(each.text.collective);
     if (!each.text.place.empty()) places.insert(each.text.place);
   }
-  normalise(named);
-  normalise(reported);
+  normalize(named);
+  normalize(reported);
   const Read& first = all.front();
   const auto add_all = [&all](Diagnosis& diagnosis) {
     for (const Read& each : all) {
@@ -350,7 +383,7 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
     // A text may name the peer: it may have ended with success, or not been reported.
     for (const Read& each : all)
       diagnosis.ranks.insert(diagnosis.ranks.end(), each.text.named.begin(), each.text.named.end());
-    normalise(diagnosis.ranks);
+    normalize(diagnosis.ranks);
   }
   add_all(diagnosis);
   return diagnosis;
@@ -365,7 +398,7 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
     for (const Failure& failure : failed.failures)
       if (std::holds_alternative<Hung>(failure.status))
         suspects.push_back({failure.rank, failure.rank});
-    normalise(suspects);
+    normalize(suspects);
     if (knows_calls) return *seen.calls;
     Diagnosis diagnosis = diagnose_hang(seen.stacks ? *seen.stacks : read_evidence(root.traceback),
                                         suspects, outcome.world_size);
@@ -384,6 +417,9 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
     return read.text.sign == Sign::Waited || read.text.sign == Sign::MissingRank;
   });
   if (cause == reads.end() && has_waited && knows_calls) return *seen.calls;
+  if (cause == reads.end() && has_waited)
+    if (std::optional<Diagnosis> found = by_stacks(reads, outcome.world_size))
+      return *std::move(found);
   if (cause == reads.end()) return of_waiting(reads, outcome.world_size);
   Diagnosis diagnosis = by_texts(*cause, reads, is_soon(ran));
   if (!cause->failure->injected.empty()) {
@@ -409,6 +445,11 @@ Diagnosis of_error(const Error& error) {
       diagnosis.fault = FaultClass::UserError;
       diagnosis.restart_helps = RestartHelps::No;
       diagnosis.advice = "correct the command line";
+      break;
+    case ErrorCode::Spawn:
+      diagnosis.fault = FaultClass::UserError;
+      diagnosis.restart_helps = RestartHelps::No;
+      diagnosis.advice = "check the path and the permissions of the program on those nodes";
       break;
     case ErrorCode::Timeout:
     case ErrorCode::Unreachable:
@@ -470,6 +511,26 @@ const char* word_of(FaultClass fault) {
 
 const char* word_of(RestartHelps helps) {
   return helps == RestartHelps::Yes ? "yes" : helps == RestartHelps::No ? "no" : "unknown";
+}
+
+RoundFault round_fault(const Outcome& outcome, std::chrono::milliseconds round_ran) {
+  const Diagnosis diagnosis = diagnose(outcome, {.round_ran = round_ran});
+  if (diagnosis.fault == FaultClass::None) return {};
+  return {.name = word_of(diagnosis.fault),
+          .is_pointless = diagnosis.restart_helps == RestartHelps::No};
+}
+
+const std::vector<std::string>& round_faults() {
+  static const std::vector<std::string> words = [] {
+    std::vector<std::string> all;
+    for (const FaultClass fault :
+         {FaultClass::Crash, FaultClass::HostMemory, FaultClass::GpuMemory, FaultClass::Desync,
+          FaultClass::MissingRank, FaultClass::DataLoader, FaultClass::Network,
+          FaultClass::Hardware, FaultClass::UserError, FaultClass::Hang})
+      all.emplace_back(word_of(fault));
+    return all;
+  }();
+  return words;
 }
 
 Diagnosis diagnose(const Outcome& outcome, const Observations& observations) {

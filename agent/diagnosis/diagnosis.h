@@ -13,6 +13,7 @@
 
 #include "rendezvous/job/evidence.h"
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/restart_policy.h"
 
 namespace drun::agent {
 
@@ -63,6 +64,12 @@ struct Observations {
   // How long the last round ran. Absent: the job's duration if it had one round, else unknown.
   std::optional<std::chrono::milliseconds> round_ran{};
 };
+
+// For the coordinator's decision about a restart.
+RoundFault round_fault(const Outcome& outcome, std::chrono::milliseconds round_ran);
+
+// The classes that a failed round can have, in the order of the enum.
+const std::vector<std::string>& round_faults();
 
 // Never throws.
 Diagnosis diagnose(const Outcome& outcome, const Observations& observations = {});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
+#include "agent/diagnosis/hang_positions.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/text.h"
 
@@ -61,6 +62,7 @@ constexpr std::array kStrongTexts{
     KnownText{"Detected mismatch between collectives", Sign::Desync},
     KnownText{"Is there a distributed collective mismatch in your code", Sign::Desync},
     KnownText{", this rank receives ", Sign::Desync},
+    KnownText{"the ranks disagree about collective number ", Sign::Desync},
     KnownText{"but didn't join collective", Sign::MissingRank},
     KnownText{"failed to pass monitoredBarrier", Sign::MissingRank},
     KnownText{"Watchdog caught collective operation timeout", Sign::Waited},
@@ -234,7 +236,7 @@ void add_numbers(RankRanges& ranks, std::string_view text) {
     text.remove_prefix(next);
     if (text.starts_with("and ")) text.remove_prefix(4);
   }
-  normalise(ranks);
+  normalize(ranks);
 }
 
 // Behind the last `mark` before `end_mark`.
@@ -271,7 +273,7 @@ RankRanges ranks_named(const std::vector<std::string_view>& lines) {
       add_numbers(ranks, line.substr(at + 20));
     }
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -282,12 +284,33 @@ std::string value_of(std::string_view text, std::string_view name, std::string_v
   return std::string(rendezvous::cut_text(text.substr(0, text.find_first_of(ends)), 80));
 }
 
+void add_disagreement(std::map<int, Call>& calls, std::string_view line) {
+  constexpr std::string_view kMark = "the ranks disagree about collective number ";
+  const std::size_t mark = line.find(kMark);
+  const std::size_t colon = mark == line.npos ? mark : line.find(": ", mark);
+  if (colon == line.npos) return;
+  for (std::string_view part : split(line.substr(colon + 2), ';')) {
+    part = trimmed(part);
+    const std::size_t verb = std::min(part.find(" calls "), part.find(" call "));
+    if (verb == part.npos) continue;
+    const std::size_t call = part.find_first_not_of(" ", part.find(' ', verb + 1));
+    if (call == part.npos) continue;
+    const std::string op(rendezvous::cut_text(part.substr(call), 80));
+    for (const RankRange& range : read_ranks(part.substr(0, verb)))
+      for (int rank = range.first; rank <= range.last && calls.size() < kMostCalls; ++rank)
+        calls.emplace(rank, Call{.op = op});
+  }
+}
+
 // "Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=1, OpType=ALLREDUCE,
 // TensorShape=[3], ...), but Rank 1 is running collective: ..."
+// worker_lib: "the ranks disagree about collective number 9: ranks 0-2 call barrier(); rank 3 calls
+// all_reduce(f32 x 500, sum)".
 std::map<int, Call> calls_in(const std::vector<std::string_view>& lines) {
   constexpr std::string_view kMark = " is running collective: ";
   std::map<int, Call> calls;
   for (const std::string_view line : lines) {
+    add_disagreement(calls, line);
     for (std::size_t at = line.find(kMark); at != line.npos; at = line.find(kMark, at + 1)) {
       const std::size_t name = line.rfind("Rank ", at);
       if (name == line.npos || calls.size() >= kMostCalls) continue;
@@ -343,10 +366,57 @@ std::string evidence_text(std::string_view line) {
   return std::string(rendezvous::cut_text(line, kDiagnosisLineBytes - 3)) + "...";
 }
 
+namespace {
+
+bool is_by_others(const Failure& failure, std::initializer_list<Sign> signs) {
+  const auto* killed = std::get_if<Killed>(&failure.status);
+  if (killed != nullptr && killed->signal != SIGABRT) return false;
+  const std::optional<Sign> sign = read_error_text(failure).sign;
+  return sign && std::find(signs.begin(), signs.end(), *sign) != signs.end();
+}
+
+}  // namespace
+
+bool has_only_waited(const Failure& failure) {
+  return is_by_others(failure, {Sign::Waited, Sign::MissingRank});
+}
+
+bool has_lost_peer(const Failure& failure) { return is_by_others(failure, {Sign::PeerLost}); }
+
+namespace {
+
+constexpr std::string_view kStacksMark = "--- the other ranks when it failed ---\n";
+constexpr std::size_t kMostStacksBytes = std::size_t{20} << 10;  // a traceback has 32 KiB
+
+}  // namespace
+
+std::string stacks_at_failure(const Evidence& evidence) {
+  std::string text;
+  for (const std::string& line : evidence_lines(evidence, 400)) {
+    if (text.size() + line.size() > kMostStacksBytes) break;
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string with_stacks(std::string_view traceback, std::string_view stacks) {
+  constexpr std::size_t kRest = (std::size_t{31} << 10) - kMostStacksBytes;
+  std::string text(traceback.substr(traceback.size() > kRest ? traceback.size() - kRest : 0));
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  return text + std::string(kStacksMark) + std::string(stacks);
+}
+
+TracebackParts parts_of(std::string_view traceback) {
+  const std::size_t mark = traceback.find(kStacksMark);
+  if (mark == traceback.npos) return {.traceback = traceback};
+  return {.traceback = traceback.substr(0, mark),
+          .stacks = traceback.substr(mark + kStacksMark.size())};
+}
+
 ErrorText read_error_text(const Failure& failure) {
   std::vector<std::string_view> lines;
   const bool has_hung = std::holds_alternative<Hung>(failure.status);
-  if (!has_hung) add_end_of(lines, failure.traceback);
+  if (!has_hung) add_end_of(lines, parts_of(failure.traceback).traceback);
   std::vector<std::string_view> tail;
   std::size_t bytes = 0;
   for (auto line = failure.stderr_tail.rbegin(); line != failure.stderr_tail.rend(); ++line) {

@@ -50,6 +50,22 @@ struct ErrorText {
 
 ErrorText read_error_text(const Failure& failure);
 
+// Whether the worker's texts show that it failed because a collective took too long.
+bool has_only_waited(const Failure& failure);
+// Whether they show that it failed because it lost the connection to another rank.
+bool has_lost_peer(const Failure& failure);
+
+// --- The stacks of the other ranks when a collective timed out, as the end of a traceback
+
+std::string stacks_at_failure(const Evidence& evidence);
+std::string with_stacks(std::string_view traceback, std::string_view stacks);
+// The two parts of such a traceback; `stacks` is empty if there are none.
+struct TracebackParts {
+  std::string_view traceback{};
+  std::string_view stacks{};
+};
+TracebackParts parts_of(std::string_view traceback);
+
 // Whether `name` is a function of torch.distributed that all ranks have to call.
 bool is_collective(std::string_view name);
 

@@ -9,6 +9,8 @@
 #include "agent/diagnosis/hang_positions.h"
 #include "agent/diagnosis/pickle.h"
 #include "rendezvous/base/bytes.h"
+#include "rendezvous/base/foreign_json.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {
@@ -19,7 +21,7 @@ using pickle::NodeId;
 constexpr std::size_t kNameBytes = 80;
 constexpr std::size_t kMostSizes = 8;
 constexpr std::size_t kMostDimensions = 8;
-constexpr std::size_t kMostFrames = 64;
+constexpr std::size_t kMostRecordedFrames = 64;
 constexpr std::size_t kMostGroups = 1024;
 constexpr std::size_t kMostMembers = 65'536;
 
@@ -75,7 +77,7 @@ std::string place_of(const Document& document, NodeId entry) {
   const auto id = document.find(entry, "frames");
   const auto* frames = id ? document.items(*id) : nullptr;
   if (frames == nullptr) return "";
-  for (std::size_t i = 0; i < std::min(frames->size(), kMostFrames); ++i) {
+  for (std::size_t i = 0; i < std::min(frames->size(), kMostRecordedFrames); ++i) {
     const NodeId frame = (*frames)[i];
     const auto file = document.find(frame, "filename");
     const auto path = file ? document.text(*file) : std::nullopt;
@@ -110,7 +112,7 @@ RankRanges ranks_in(std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     ranks.push_back({rank, rank});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -244,11 +246,11 @@ std::optional<Finding> first_difference(const GroupCalls& group) {
       waiting.push_back({rank, rank});
       (call->state == CallState::Started ? started : scheduled).push_back({rank, rank});
     }
-    for (RankRanges* ranks : {&waiting, &started, &scheduled, &there}) normalise(*ranks);
+    for (RankRanges* ranks : {&waiting, &started, &scheduled, &there}) normalize(*ranks);
     if (same.size() > 1) {
       std::vector<RankRanges> parts;
       for (auto& [key, ranks] : same) {
-        normalise(ranks);
+        normalize(ranks);
         parts.push_back(ranks);
       }
       return Finding{FaultClass::Desync, &group, number, ranks_that_differ(parts)};
@@ -259,7 +261,7 @@ std::optional<Finding> first_difference(const GroupCalls& group) {
       const bool is_behind = member.calls.empty() || member.calls.rbegin()->first < number;
       if (is_behind) missing.push_back({member.rank, member.rank});
     }
-    normalise(missing);
+    normalize(missing);
     if (missing.empty() && !started.empty() && !scheduled.empty()) missing = scheduled;
     if (!missing.empty()) return Finding{FaultClass::MissingRank, &group, number, missing};
   }
@@ -276,7 +278,7 @@ RankRanges waiting_anywhere(const std::map<int, const FlightDump*>& dumps, const
         });
     if (waits) ranks.push_back({rank, rank});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -313,7 +315,7 @@ Diagnosis diagnosis_from(const Finding& finding) {
   std::vector<std::string> others;
   const auto add = [&](std::map<std::string, RankRanges>& list, const char* verb) {
     for (auto& [what, ranks] : list) {
-      normalise(ranks);
+      normalize(ranks);
       const std::string line = ranks_text(ranks) + verb + what;
       if (++shown <= 3) text += (text.empty() ? "" : ", ") + line;
       const bool is_own = !intersection(ranks, finding.ranks).empty();
@@ -384,6 +386,167 @@ Result<FlightDump> read_flight_dump(int rank, std::string_view pickled) {
     FlightGroup& known = dump.groups[std::string(rendezvous::cut_text(*name, kNameBytes))];
     if (known.description.empty())
       known.description = rendezvous::cut_text(*description, kNameBytes);
+  }
+  return dump;
+}
+
+Result<FlightDump> read_flight_json(int rank, std::string_view text) try {
+  const nlohmann::json json = parse_foreign_json(text);
+  FlightDump dump{.rank = rank, .version = json.value("version", "2")};
+  const auto& entries = json.at("entries");
+  if (!entries.is_array()) return Error{ErrorCode::Refused, "its entries are no list"};
+  const auto list_text = [](const nlohmann::json& list) {
+    std::string words;
+    for (std::size_t i = 0; i < std::min(list.size(), kMostSizes); ++i) {
+      if (i > 0) words += ", ";
+      if (list[i].is_string()) {
+        words += rendezvous::cut_text(list[i].get_ref<const std::string&>(), 24);
+        continue;
+      }
+      words += "[";
+      for (std::size_t k = 0; k < std::min(list[i].size(), kMostDimensions); ++k)
+        words += (k == 0 ? "" : ", ") + std::to_string(int_of(list[i].at(k)));
+      words += list[i].size() > kMostDimensions ? ", ...]" : "]";
+    }
+    if (list.size() > kMostSizes)
+      words += " and " + std::to_string(list.size() - kMostSizes) + " more";
+    return words;
+  };
+  const std::size_t first =
+      entries.size() > kMostFlightEntries ? entries.size() - kMostFlightEntries : 0;
+  for (std::size_t i = first; i < entries.size(); ++i) {
+    const nlohmann::json& entry = entries[i];
+    if (entry.value("is_p2p", false)) continue;
+    const std::string state = entry.value("state", "");
+    const auto& names = entry.at("process_group");
+    FlightCall call{.group = std::string(rendezvous::cut_text(
+                        names.at(0).get_ref<const std::string&>(), kNameBytes)),
+                    .number = int_of(entry.at("collective_seq_id")),
+                    .op = op_of(std::string(rendezvous::cut_text(
+                        entry.at("profiling_name").get_ref<const std::string&>(), kNameBytes))),
+                    .sizes = list_text(entry.at("input_sizes")),
+                    .output_sizes = list_text(entry.at("output_sizes")),
+                    .types = list_text(entry.at("input_dtypes"))};
+    const bool is_done = state == "completed" || entry.value("retired", false);
+    call.state = is_done              ? CallState::Completed
+                 : state == "started" ? CallState::Started
+                                      : CallState::Scheduled;
+    if (dump.groups.size() < kMostGroups && names.size() > 1)
+      dump.groups[call.group].description =
+          rendezvous::cut_text(names.at(1).get_ref<const std::string&>(), kNameBytes);
+    dump.calls.push_back(std::move(call));
+  }
+  return dump;
+} catch (const nlohmann::json::exception&) {
+  return Error{ErrorCode::Refused, "it is not the JSON of the Flight Recorder"};
+}
+
+namespace {
+
+constexpr std::string_view kFlightLine = "Flight Recorder: call ";
+constexpr std::size_t kMostGroupsShown = 4;
+constexpr std::size_t kMostDoneShown = 4;
+constexpr std::size_t kMostWaitingShown = 4;
+
+// Without what separates the parts of a line.
+std::string plain(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    const bool is_plain = static_cast<unsigned char>(c) > ' ' && c != ':' && c != ',';
+    text += is_plain ? c : '_';
+  }
+  return text;
+}
+
+std::string line_of(const FlightDump& dump, const FlightCall& call) {
+  const auto group = dump.groups.find(call.group);
+  const std::string about = group == dump.groups.end() ? "" : group->second.description;
+  const std::string place = call.place.substr(0, call.place.find_first_of(",\n"));
+  return std::string(kFlightLine) + std::to_string(call.number) + " in " + plain(call.group) +
+         (about.empty() ? "" : " (" + plain(about) + ")") + ": " + plain(call.op) +
+         (call.state == CallState::Completed ? ", completed"
+          : call.state == CallState::Started ? ", started"
+                                             : ", scheduled") +
+         (call.sizes.empty()
+              ? ""
+              : ", of " + call.sizes + (call.types.empty() ? "" : " ") + call.types) +
+         (place.empty() ? "" : ", at " + place);
+}
+
+}  // namespace
+
+std::vector<std::string> flight_lines(const FlightDump& dump) {
+  // By group, the one with the newest call first.
+  std::vector<std::pair<std::string, std::vector<const FlightCall*>>> groups;
+  for (auto call = dump.calls.rbegin(); call != dump.calls.rend(); ++call) {
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&call](const auto& each) { return each.first == call->group; });
+    if (group == groups.end()) {
+      if (groups.size() >= kMostGroupsShown) continue;
+      group = groups.insert(groups.end(), {call->group, {}});
+    }
+    group->second.push_back(&*call);
+  }
+  std::vector<std::string> lines;
+  for (auto& [name, calls] : groups) {
+    std::reverse(calls.begin(), calls.end());
+    std::size_t done = static_cast<std::size_t>(
+        std::count_if(calls.begin(), calls.end(),
+                      [](const FlightCall* call) { return call->state == CallState::Completed; }));
+    std::size_t waiting = 0;
+    for (const FlightCall* call : calls) {
+      const bool is_done = call->state == CallState::Completed;
+      const bool is_shown = is_done ? done-- <= kMostDoneShown
+                                    : ++waiting <= kMostWaitingShown || call == calls.back();
+      if (!is_shown) continue;
+      std::string& line =
+          lines.emplace_back(rendezvous::cut_text(line_of(dump, *call), kStackLineBytes));
+      std::replace_if(
+          line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; },
+          '_');
+    }
+  }
+  return lines;
+}
+
+bool is_flight_line(std::string_view line) { return line.starts_with(kFlightLine); }
+
+FlightDump flight_dump_of(int rank, const std::vector<std::string>& lines) {
+  FlightDump dump{.rank = rank};
+  for (const std::string& line : lines) {
+    if (!is_flight_line(line)) continue;
+    std::string_view rest = std::string_view(line).substr(kFlightLine.size());
+    const std::size_t in = rest.find(" in ");
+    const std::size_t colon = rest.find(": ");
+    if (in == rest.npos || colon == rest.npos || colon < in) continue;
+    FlightCall call;
+    const auto [end, ec] = std::from_chars(rest.data(), rest.data() + in, call.number);
+    if (ec != std::errc() || end != rest.data() + in) continue;
+    const std::string_view group = rest.substr(in + 4, colon - in - 4);
+    const std::size_t about = group.find(" (");
+    call.group = group.substr(0, about);
+    FlightGroup& known = dump.groups[call.group];
+    if (about != group.npos && group.ends_with(')'))
+      known.description = group.substr(about + 2, group.size() - about - 3);
+    rest.remove_prefix(colon + 2);
+    const std::size_t place = rest.rfind(", at ");
+    if (place != rest.npos) {
+      call.place = rest.substr(place + 5);
+      rest = rest.substr(0, place);
+    }
+    const std::size_t sizes = rest.find(", of ");
+    if (sizes != rest.npos) {
+      call.sizes = rest.substr(sizes + 5);
+      rest = rest.substr(0, sizes);
+    }
+    const std::size_t comma = rest.find(", ");
+    if (comma == rest.npos) continue;
+    const std::string_view state = rest.substr(comma + 2);
+    call.op = rest.substr(0, comma);
+    call.state = state == "completed" ? CallState::Completed
+                 : state == "started" ? CallState::Started
+                                      : CallState::Scheduled;
+    dump.calls.push_back(std::move(call));
   }
   return dump;
 }

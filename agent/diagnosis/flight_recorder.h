@@ -52,6 +52,16 @@ struct FlightDump {
 // Errors: Refused.
 Result<FlightDump> read_flight_dump(int rank, std::string_view pickled);
 
+// The same from the JSON of torch's control server, which has no source lines. Errors: Refused.
+Result<FlightDump> read_flight_json(int rank, std::string_view json);
+
+// The part of a dump that the evidence of a hang carries: of the groups with the newest calls, the
+// last completed calls and those that wait, one on a line.
+std::vector<std::string> flight_lines(const FlightDump& dump);
+bool is_flight_line(std::string_view line);
+// Reads the lines of flight_lines() among others. Types are then part of the sizes.
+FlightDump flight_dump_of(int rank, const std::vector<std::string>& lines);
+
 // The first call in which the ranks differ: in the operation or the sizes (Desync), or that some
 // have not made or not started while others wait in it (MissingRank). None: there is no such call.
 // `dumps` of one job, in any order; of a rank the first one counts.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/diagnosis/error_text.h"
+#include "agent/diagnosis/flight_recorder.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMostEvidenceTextLines = 2000;
 constexpr std::size_t kMostRanges = 1024;
+constexpr std::size_t kMostFlights = 1024;
 
 bool holds(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
@@ -28,29 +30,6 @@ std::optional<int> rank_at(std::string_view text) {
   const std::optional<std::uint64_t> number = count_at(text);
   if (!number || *number > 10'000'000) return std::nullopt;
   return static_cast<int>(*number);
-}
-
-// "rank 7", "ranks 0-6, 8-63"; empty: `text` is something else.
-RankRanges read_ranks(std::string_view text) {
-  const std::string_view whole = text;
-  RankRanges ranks;
-  if (text.starts_with("ranks "))
-    text.remove_prefix(6);
-  else if (text.starts_with("rank "))
-    text.remove_prefix(5);
-  else
-    return {};
-  for (std::string_view part : split(text, ',')) {
-    part = trimmed(part);
-    const std::optional<int> first = rank_at(part);
-    if (!first || ranks.size() >= kMostRanges) return whole == text ? RankRanges() : ranks;
-    const std::size_t dash = part.find('-');
-    const std::optional<int> last = dash == part.npos ? first : rank_at(part.substr(dash + 1));
-    if (!last || *last < *first) return {};
-    ranks.push_back({*first, *last});
-  }
-  normalise(ranks);
-  return ranks;
 }
 
 // "in all_reduce #812 of a smaller group (4096 bytes)", "last ended all_reduce #811, not in one".
@@ -72,12 +51,12 @@ void read_doing(GroupPosition& position, std::string_view doing) {
     position.bytes = rest.substr(bytes + 2, rest.find(')', bytes) - bytes - 2);
 }
 
-struct Frame {
+struct StackFrame {
   std::string_view function;
   std::string_view file;
 };
 
-Frame frame_of(std::string_view line) {
+StackFrame frame_of(std::string_view line) {
   line = trimmed(line);
   const std::size_t open = line.rfind(" (");
   if (open == line.npos || !line.ends_with(')')) return {line, {}};
@@ -89,7 +68,26 @@ struct MainThread {
   std::string_view process{};  // "process python, stopped"
   std::vector<std::string_view> frames{};
   bool has_loading_process = false;
+  std::string gloo_op{};  // that another thread carries out, by its C++ frames
 };
+
+// "c10d::AsyncAllreduceWork::allreduce" -> "all_reduce"; empty: another function.
+std::string gloo_op_of(std::string_view frame) {
+  constexpr std::array kOps{std::pair{"AsyncAllreduce", "all_reduce"},
+                            std::pair{"AsyncBroadcast", "broadcast"},
+                            std::pair{"AsyncAllgather", "all_gather"},
+                            std::pair{"AsyncBarrier", "barrier"},
+                            std::pair{"AsyncReduceScatter", "reduce_scatter"},
+                            std::pair{"AsyncReduce", "reduce"},
+                            std::pair{"AsyncGather", "gather"},
+                            std::pair{"AsyncScatter", "scatter"},
+                            std::pair{"AsyncAlltoall", "all_to_all"},
+                            std::pair{"AsyncSparseAllreduce", "all_reduce"}};
+  if (!holds(frame, "c10d::")) return "";
+  for (const auto& [name, op] : kOps)
+    if (holds(frame, name)) return op;
+  return "";
+}
 
 MainThread main_thread_of(const std::vector<std::string>& lines) {
   MainThread main;
@@ -98,6 +96,8 @@ MainThread main_thread_of(const std::vector<std::string>& lines) {
   bool is_python_main = false;
   bool is_taken = false;
   for (const std::string& line : lines) {
+    if (is_flight_line(line)) continue;
+    if (processes == 1 && main.gloo_op.empty()) main.gloo_op = gloo_op_of(line);
     if (line.starts_with("process ")) {
       if (++processes == 1)
         main.process = line;
@@ -134,7 +134,7 @@ bool is_torch_file(std::string_view file) {
 // From Python frames, C++ frames or, without a debugger, the state of the main thread.
 void read_frames(GroupPosition& position, const MainThread& main) {
   for (const std::string_view line : main.frames) {
-    const Frame frame = frame_of(line);
+    const StackFrame frame = frame_of(line);
     const bool is_found = position.position != Position::Unknown;
     if (is_found && !is_torch_file(frame.file) && frame.file.find(".py:") != frame.file.npos) {
       position.place = frame.file;
@@ -153,14 +153,19 @@ void read_frames(GroupPosition& position, const MainThread& main) {
       position.position = Position::Collective;
     }
   }
+  if (position.position == Position::Collective && position.op.empty()) position.op = main.gloo_op;
   if (position.position != Position::Unknown || main.frames.empty()) return;
   const std::string_view state = trimmed(main.frames.front());
   const bool is_kernel = state == "running" || state.starts_with("sleeping") ||
                          state.starts_with("stuck in the kernel");
   if (!is_kernel) {  // a debugger's, in no call that is known
-    const Frame frame = frame_of(state);
+    const StackFrame frame = frame_of(state);
     const bool sleeps = holds(frame.function, "nanosleep") || frame.function == "sleep";
-    if (sleeps || frame.file.find(".py:") != frame.file.npos) position.position = Position::Outside;
+    const bool polls = holds(frame.function, "poll") && !holds(frame.function, "epoll");
+    if (polls && main.has_loading_process)
+      position.position = Position::DataLoader;
+    else if (sleeps || frame.file.find(".py:") != frame.file.npos)
+      position.position = Position::Outside;
   } else if (holds(state, "poll") && !holds(state, "epoll") && main.has_loading_process) {
     position.position = Position::DataLoader;
   } else if (holds(state, "futex") || holds(state, "poll")) {
@@ -169,6 +174,20 @@ void read_frames(GroupPosition& position, const MainThread& main) {
     position.position = Position::Outside;
   }
   position.place = state;
+}
+
+// By the Flight Recorder: in the first call that has not ended, or in none.
+void read_flight(GroupPosition& position, const std::vector<std::string>& lines) {
+  const FlightDump dump = flight_dump_of(0, lines);
+  if (dump.calls.empty()) return;
+  position.position = Position::Outside;
+  for (const FlightCall& call : dump.calls) {
+    if (call.state == CallState::Completed) continue;
+    position.position = Position::Collective;
+    position.op = call.op;
+    position.place = call.place;
+    return;
+  }
 }
 
 struct Placed {
@@ -181,7 +200,7 @@ RankRanges ranks_at(const std::vector<Placed>& placed, const auto& is_wanted) {
   for (const Placed& each : placed)
     if (is_wanted(each))
       ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -248,7 +267,7 @@ std::map<std::string, RankRanges> different_calls(const std::vector<Placed>& pla
     if (needs_equal_bytes(each.at.op) && !each.at.bytes.empty()) call += " (" + each.at.bytes + ")";
     RankRanges& ranks = calls[call];
     ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
-    normalise(ranks);
+    normalize(ranks);
     has_numbers = has_numbers && each.at.number.has_value();
     if (number && each.at.number && *number != *each.at.number) is_uniform = false;
     if (each.at.number) number = each.at.number;
@@ -274,7 +293,44 @@ Diagnosis desync_of(const std::map<std::string, RankRanges>& calls) {
   return diagnosis;
 }
 
+std::vector<FlightDump> flights_of(const Evidence& evidence) {
+  std::vector<FlightDump> dumps;
+  for (const StackGroup& group : evidence.groups) {
+    const FlightDump dump = flight_dump_of(0, group.lines);
+    if (dump.calls.empty()) continue;
+    for (const RankRange& range : group.ranks) {
+      for (int rank = range.first; rank <= range.last && dumps.size() < kMostFlights; ++rank) {
+        dumps.push_back(dump);
+        dumps.back().rank = rank;
+      }
+    }
+  }
+  return dumps;
+}
+
 }  // namespace
+
+RankRanges read_ranks(std::string_view text) {
+  const std::string_view whole = text;
+  RankRanges ranks;
+  if (text.starts_with("ranks "))
+    text.remove_prefix(6);
+  else if (text.starts_with("rank "))
+    text.remove_prefix(5);
+  else
+    return {};
+  for (std::string_view part : split(text, ',')) {
+    part = trimmed(part);
+    const std::optional<int> first = rank_at(part);
+    if (!first || ranks.size() >= kMostRanges) return whole == text ? RankRanges() : ranks;
+    const std::size_t dash = part.find('-');
+    const std::optional<int> last = dash == part.npos ? first : rank_at(part.substr(dash + 1));
+    if (!last || *last < *first) return {};
+    ranks.push_back({*first, *last});
+  }
+  normalize(ranks);
+  return ranks;
+}
 
 RankRanges ranks_that_differ(const std::vector<RankRanges>& groups) {
   std::size_t most = 0;
@@ -288,7 +344,7 @@ RankRanges ranks_that_differ(const std::vector<RankRanges>& groups) {
   for (const RankRanges& group : groups)
     if (with_most > 1 || count_of(group) < most)
       ranks.insert(ranks.end(), group.begin(), group.end());
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -311,6 +367,9 @@ GroupPosition position_of(const StackGroup& group) {
     of_frames.position = Position::Stopped;
   else
     read_frames(of_frames, main);
+  const bool are_frames_vague =
+      of_frames.position == Position::Unknown || of_frames.position == Position::Waits;
+  if (are_frames_vague) read_flight(of_frames, group.lines);
   const bool is_counted = position.position != Position::Unknown;
   // Counts are better evidence than frames for whether a rank is in a collective; frames show why
   // one is not.
@@ -370,7 +429,16 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
                     [position](const Placed& each) { return each.at.position == position; });
   };
   Diagnosis diagnosis;
-  if (const auto calls = different_calls(placed); !calls.empty()) {
+  // A rank that is in no call comes first: ranks of smaller groups may wait for it in other calls.
+  const Diagnosis recorded = diagnose_calls(flights_of(evidence));
+  if (recorded.fault == FaultClass::Desync) return recorded;
+  const bool has_cause = std::any_of(placed.begin(), placed.end(), [](const Placed& each) {
+    return each.at.position == Position::Stopped || each.at.position == Position::DataLoader ||
+           each.at.position == Position::Outside;
+  });
+  const bool has_counts = std::any_of(
+      placed.begin(), placed.end(), [](const Placed& each) { return each.at.number.has_value(); });
+  if (const auto calls = different_calls(placed); !calls.empty() && (has_counts || !has_cause)) {
     diagnosis = desync_of(calls);
     add_evidence(diagnosis, placed);
     return diagnosis;
@@ -435,6 +503,7 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
   RankRanges late = ranks_at(placed, [&](const Placed& each) {
     return each.at.position == Position::Outside || is_behind(each);
   });
+  if (recorded.fault == FaultClass::MissingRank && (late.empty() || !is_known)) return recorded;
   if (!waiting.empty() && late.empty() && is_known)
     late = ranks_at(placed, [](const Placed& each) {
       return each.at.position == Position::Unknown || each.at.position == Position::Waits;

@@ -37,6 +37,9 @@ GroupPosition position_of(const StackGroup& group);
 // The ranks of all groups but the largest one; of all groups if several are largest.
 RankRanges ranks_that_differ(const std::vector<RankRanges>& groups);
 
+// "rank 7", "ranks 0-6, 8-63"; empty: `text` is something else.
+RankRanges read_ranks(std::string_view text);
+
 // Reads what evidence_lines wrote. Lines that it does not know are skipped.
 Evidence read_evidence(std::string_view text);
 

@@ -10,6 +10,7 @@ constexpr Milliseconds kShortest{100};
 constexpr Milliseconds kLongest{5000};
 constexpr int kSamples = 8;  // per timeout
 constexpr int kTicksPerSecond = 100;
+constexpr std::uint64_t kLookTicks = 20;  // that a look itself may cost a worker
 constexpr int kQuestions = 4;             // NCCL queries per timeout
 constexpr Milliseconds kForEachNode{50};  // between two queries of the whole job, approximately
 
@@ -26,12 +27,16 @@ Worker new_worker(Time now) {
   return worker;
 }
 
-void note(Worker& worker, const Sample& sample, Time now) {
+void note(Worker& worker, const Sample& sample, bool is_looked_at, Time now) {
   const Sample& last = worker.last;
   if (!last.is_running || sample.output != last.output) worker.output_at = now;
   const bool same_tree = last.is_running && sample.processes == last.processes;
-  if (!same_tree || sample.cpu_ticks != last.cpu_ticks) worker.cpu_at = now;
-  if (!same_tree || sample.channel.empty() || sample.channel != last.channel) {
+  const bool is_of_look =
+      is_looked_at && same_tree && sample.cpu_ticks - worker.look_ticks <= kLookTicks;
+  if (!is_of_look && (!same_tree || sample.cpu_ticks != last.cpu_ticks)) worker.cpu_at = now;
+  if (is_of_look) {
+    worker.channel_ticks += sample.cpu_ticks - last.cpu_ticks;
+  } else if (!same_tree || sample.channel.empty() || sample.channel != last.channel) {
     worker.channel_at = now;
     worker.channel_ticks = sample.cpu_ticks;
   }
@@ -118,7 +123,7 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
   std::vector<Suspect> suspects;
   for (std::size_t i = 0; i < std::min(samples.size(), state.workers.size()); ++i) {
     Worker& worker = state.workers[i];
-    note(worker, samples[i], now);
+    note(worker, samples[i], state.looked_at.has_value(), now);
     if (state.looked_at) continue;
     const Signs signs = signs_of(worker, state, state.timeout, now);
     if (!is_hung(signs)) {
@@ -133,7 +138,9 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
 }
 
 void begin_look(State& state, Time now) {
-  if (!state.looked_at) state.looked_at = now;
+  if (state.looked_at) return;
+  state.looked_at = now;
+  for (Worker& worker : state.workers) worker.look_ticks = worker.last.cpu_ticks;
 }
 
 void end_look(State& state, Time now) {

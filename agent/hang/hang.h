@@ -15,7 +15,8 @@
 //            worker has shown one sign for half the timeout, then four times per timeout (less
 //            often in jobs with many nodes). A worker is judged from its second answer on.
 // Debugger:  while drun's own debugger stops workers, no worker is suspected, and the time does not
-//            count as silence. Activity during that time counts.
+//            count as silence. Activity during that time counts, but CPU time only above 0.2 s: a
+//            dump that the look has requested uses less.
 // Time:      steady-clock times passed in by the caller.
 #pragma once
 
@@ -57,6 +58,7 @@ struct Worker {
   Time cpu_at{};
   Time channel_at{};
   std::uint64_t channel_ticks = 0;  // CPU time when it fell asleep there
+  std::uint64_t look_ticks = 0;     // CPU time at the last begin_look()
   Time beat_at{};
   std::optional<Nccl> nccl{};
   std::optional<Time> told_at{};

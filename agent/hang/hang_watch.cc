@@ -8,13 +8,11 @@ namespace drun::agent {
 
 using Clock = std::chrono::steady_clock;
 
-Result<void> HangWatch::prepare(int round, int workers) {
-  if (!is_on()) return {};
-  return files_.prepare(round, workers);
-}
-
-std::string HangWatch::heartbeat_file(std::size_t local_rank) const {
-  return is_on() ? files_.path(local_rank) : "";
+Result<void> HangWatch::prepare(const World& world) {
+  const bool has_files = is_on() || (world.world_size > 1 && !world.is_preflight);
+  Result<void> prepared = files_.prepare(world.round, has_files ? world.local_world_size : 0);
+  if (prepared || is_on()) return prepared;
+  return files_.prepare(world.round, 0);
 }
 
 void HangWatch::start(const World& world, Pids pids, OnSuspects on_suspects) {
@@ -37,7 +35,8 @@ void HangWatch::begin_look() { hang::begin_look(state_, Clock::now()); }
 
 void HangWatch::end_look() { hang::end_look(state_, Clock::now()); }
 
-std::vector<WorkerFacts> HangWatch::facts(std::size_t count, const ras::Findings& findings) const {
+std::vector<WorkerFacts> HangWatch::facts(std::size_t count, const ras::Findings& findings) {
+  if (on_suspects_) sample();
   const auto& positions = findings.positions.empty() ? positions_ : findings.positions;
   std::vector<WorkerFacts> facts;
   for (std::size_t i = 0; i < count; ++i)
@@ -57,14 +56,18 @@ void HangWatch::wait() {
 }
 
 void HangWatch::look() {
+  const std::vector<hang::Suspect> suspects = sample();
+  if (!suspects.empty()) on_suspects_(suspects);
+  if (ras_.can_be_asked() && hang::wants_nccl(state_, Clock::now())) ask_nccl();
+}
+
+std::vector<hang::Suspect> HangWatch::sample() {
   std::vector<hang::Sample> samples = look_for_life(pids_());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     samples[i].output = output_.printed(static_cast<int>(i));
     samples[i].heartbeat = files_.heartbeat(i);
   }
-  const std::vector<hang::Suspect> suspects = hang::take(state_, samples, Clock::now());
-  if (!suspects.empty()) on_suspects_(suspects);
-  if (ras_.can_be_asked() && hang::wants_nccl(state_, Clock::now())) ask_nccl();
+  return hang::take(state_, samples, Clock::now());
 }
 
 void HangWatch::ask_nccl() {

@@ -33,10 +33,12 @@ class HangWatch {
   bool is_on() const { return timeout_.count() > 0; }
   std::chrono::milliseconds interval() const { return hang::sample_interval(timeout_); }
 
-  // Errors: System if heartbeat files cannot be created.
-  Result<void> prepare(int round, int workers);
-  // The value of DRUN_HEARTBEAT_FILE; empty if hang detection is off.
-  std::string heartbeat_file(std::size_t local_rank) const;
+  // Creates heartbeat files also without hang detection, unless the world has a single worker: they
+  // show slow ranks. Errors: System if they cannot be created and hang detection is on.
+  Result<void> prepare(const World& world);
+  // The value of DRUN_HEARTBEAT_FILE; empty if there is none.
+  std::string heartbeat_file(std::size_t local_rank) const { return files_.path(local_rank); }
+  CallTimes call_times(std::size_t local_rank) const { return files_.call_times(local_rank); }
 
   void start(const World& world, Pids pids, OnSuspects on_suspects);
   void stop();
@@ -45,13 +47,15 @@ class HangWatch {
   void begin_look();
   void end_look();
 
-  // Facts about the first `count` workers. `findings`: NCCL's newest answer; if empty, the latest
-  // stored one is used.
-  std::vector<WorkerFacts> facts(std::size_t count, const ras::Findings& findings) const;
+  // Facts about the first `count` workers, as of now: a worker that an operation has kept waiting
+  // until the look may have gone on since the last sample. `findings`: NCCL's newest answer; if
+  // empty, the latest stored one is used.
+  std::vector<WorkerFacts> facts(std::size_t count, const ras::Findings& findings);
 
  private:
   void wait();
   void look();
+  std::vector<hang::Suspect> sample();
   void ask_nccl();
 
   asio::steady_timer timer_;

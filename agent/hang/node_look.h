@@ -1,8 +1,9 @@
-// edge. One inspection of this node's workers: NCCL's RAS status, then their stacks.
+// edge. One inspection of this node's workers: NCCL's RAS status and dumps of PyTorch's Flight
+// Recorder, then their stacks.
 //
-// A debugger that reads a process's stacks also stops its RAS thread. The RAS service is therefore
-// queried first and gets one second; the stacks are then read in any case, and the inspection ends
-// when both are done. A request during an inspection gets the same result.
+// A debugger that reads a process's stacks also stops its RAS thread. RAS and the Flight Recorder
+// are therefore asked first and get one second; the stacks are then read in any case, and the
+// inspection ends when all are done. A request during an inspection gets the same result.
 //
 // Owner:   WorkerWatch; the service and the collector must outlive it. Call stop() before they are
 //          stopped.
@@ -14,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "agent/hang/flight_requests.h"
 #include "agent/nccl_ras/ras_service.h"
 #include "agent/stacks/stacks.h"
 #include "rendezvous/net/asio.h"
@@ -22,10 +24,16 @@ namespace drun::agent {
 
 class NodeLook {
  public:
-  using OnDone = std::function<void(const FoundStacks&, const ras::Findings&)>;
+  struct Found {
+    FoundStacks stacks{};
+    ras::Findings nccl{};
+    std::vector<std::optional<FlightDump>> flights{};  // by local rank; may be shorter
+  };
+  using OnDone = std::function<void(const Found&)>;
 
-  NodeLook(asio::io_context& io, ras::Service& ras, StackCollector& collector)
-      : head_start_(io), ras_(ras), collector_(collector) {}
+  NodeLook(asio::io_context& io, ras::Service& ras, FlightRequests& flights,
+           StackCollector& collector)
+      : head_start_(io), ras_(ras), flights_(flights), collector_(collector) {}
 
   // `on_done` is called once, from the loop or from stop().
   void take(const ras::Service::Workers& workers, OnDone on_done);
@@ -35,16 +43,19 @@ class NodeLook {
 
  private:
   void read_stacks();
+  void read_stacks_if_told();
   void end_if_done();
 
   asio::steady_timer head_start_;
   ras::Service& ras_;
+  FlightRequests& flights_;
   StackCollector& collector_;
   std::uint64_t number_ = 0;
   ras::Service::Workers workers_;
   bool reads_stacks_ = false;
   std::optional<FoundStacks> stacks_;
   std::optional<ras::Findings> findings_;
+  std::optional<std::vector<std::optional<FlightDump>>> dumps_;
   std::vector<OnDone> waiting_;
 };
 

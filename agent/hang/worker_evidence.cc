@@ -34,7 +34,9 @@ Evidence evidence_of(const FoundStacks& found, int base_rank, const std::vector<
       group.is_quiet = known.is_quiet;
       group.nccl = known.nccl.stand;
       group.source = sources_of(processes);
-      group.lines = stack_lines(processes);
+      group.lines = known.calls;
+      const std::vector<std::string> stacks = stack_lines(processes);
+      group.lines.insert(group.lines.end(), stacks.begin(), stacks.end());
     }
     merge(evidence, {.groups = {std::move(group)}});
   }

@@ -16,6 +16,7 @@ struct WorkerFacts {
   Pulse pulse{};
   bool is_quiet = false;  // no sign of activity for the hang timeout
   ras::RankPosition nccl{};
+  std::vector<std::string> calls{};  // of PyTorch's Flight Recorder (flight_lines)
 };
 
 // `facts`: by local rank, like found.workers. `notes`: additional lines. `base_rank`: the rank of

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/hang/flight_requests.h"
 #include "agent/hang/hang_watch.h"
 #include "agent/hang/node_look.h"
 #include "agent/nccl_ras/ras_service.h"
@@ -37,13 +38,23 @@ class WorkerWatch {
 
   // Errors: System if heartbeat files cannot be created.
   Result<void> prepare(const World& world) {
-    return hangs_.prepare(world.round, world.local_world_size);
+    if (Result<void> prepared = flights_.prepare(world); !prepared) return prepared;
+    return hangs_.prepare(world);
+  }
+  // Where PyTorch is asked for its Flight Recorder.
+  std::vector<EnvironmentEntry> flight_environment(int local_rank) const {
+    return flights_.environment(local_rank);
   }
   // The workers' DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
   std::string heartbeat_file(std::size_t local_rank) const {
     return hangs_.heartbeat_file(local_rank);
   }
   const std::string& ras_address() const { return ras_.variable(); }
+  // From the heartbeat file.
+  CallTimes call_times(std::size_t local_rank) const { return hangs_.call_times(local_rank); }
+  // `on_positions` is called from the loop, by local rank; not after stop(). Requires start().
+  bool can_ask_nccl() const { return ras_.can_be_asked(); }
+  void ask_nccl(std::function<void(const std::vector<ras::RankPosition>&)> on_positions);
 
   // Hangs are not detected in a world of probes.
   void start(const World& world, Pids pids, OnSuspects on_suspects);
@@ -60,6 +71,7 @@ class WorkerWatch {
  private:
   ras::Service ras_;
   HangWatch hangs_;
+  FlightRequests flights_;
   StackCollector collector_;
   NodeLook look_;
   Pids pids_;

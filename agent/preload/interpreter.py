@@ -261,6 +261,28 @@ def _renew_state():
         threading.main_thread()._set_native_id()
 
 
+def _start_control_server():
+    """Serves PyTorch's Flight Recorder for the agent, as a program with torch's worker_main() does."""
+    path = os.environ.get("TORCH_WORKER_SERVER_SOCKET")
+    if not path or "torch" not in sys.modules:
+        return
+    errors = os.dup(2)
+    try:
+        from torch._C._distributed_c10d import _WorkerServer
+
+        _null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(_null, 2)  # it prints a line
+        os.close(_null)
+        server = _WorkerServer(path)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))  # its end is the process's
+        del os.environ["TORCH_WORKER_SERVER_SOCKET"]  # worker_main() would start another one
+    except Exception:
+        pass  # an older torch, or one without distributed
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
+
+
 def _become_worker(fds):
     """The rest of what agent/process/spawn.cc does for a worker, and what Python does at its start."""
     stdin, stdout, stderr, channel, request = fds
@@ -290,6 +312,7 @@ def _become_worker(fds):
     _reopen(sys.stdout, 1, "wb")
     _reopen(sys.stderr, 2, "wb")
     _renew_state()
+    _start_control_server()
     os.close(channel)
 
 

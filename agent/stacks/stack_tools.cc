@@ -59,9 +59,14 @@ StackTools find_stack_tools(std::span<const std::string> environment) {
     found.missing_for_python = "py-spy is not installed";
   else
     found.tools.push_back({"py-spy", py_spy, true, parse_py_spy});
-  if (std::string gdb = find_on(list, "gdb"); !gdb.empty())
+  std::string gdb = find_on(list, "gdb");
+  std::string eu_stack = find_on(list, "eu-stack");
+  // gdb reads the symbols of all libraries first: for seconds, if PyTorch is among them.
+  if (!gdb.empty() && !eu_stack.empty())
+    found.tools.push_back({"eu-stack", eu_stack, true, parse_eu_stack});
+  if (!gdb.empty())
     found.tools.push_back({"gdb", std::move(gdb), false, parse_gdb});
-  else if (std::string eu_stack = find_on(list, "eu-stack"); !eu_stack.empty())
+  else if (!eu_stack.empty())
     found.tools.push_back({"eu-stack", std::move(eu_stack), false, parse_eu_stack});
   else
     found.missing = "gdb and eu-stack are not installed";
@@ -70,7 +75,7 @@ StackTools find_stack_tools(std::span<const std::string> environment) {
 
 std::vector<std::string> stack_tool_argv(const StackTool& tool, int pid) {
   const std::string number = std::to_string(pid);
-  if (tool.is_for_python) return {tool.path, "dump", "--pid", number};
+  if (std::string_view(tool.name) == "py-spy") return {tool.path, "dump", "--pid", number};
   if (std::string_view(tool.name) == "eu-stack") return {tool.path, "-m", "-p", number};
   return {tool.path, "-nx",
           "-batch",  // no questions, no pages

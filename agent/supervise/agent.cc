@@ -2,13 +2,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "agent/diagnosis/diagnosis.h"
+#include "agent/diagnosis/error_text.h"
 #include "agent/hang/worker_watch.h"
 #include "agent/output/log_files.h"
 #include "agent/output/output.h"
@@ -20,6 +24,7 @@
 #include "agent/process/host_slot.h"
 #include "agent/process/lifeline.h"
 #include "agent/process/signals.h"
+#include "agent/speed/speed_watch.h"
 #include "agent/status/node_status.h"
 #include "agent/supervise/coordinator_seat.h"
 #include "agent/supervise/deadline_watch.h"
@@ -40,6 +45,11 @@ namespace drun::agent {
 namespace {
 
 // When all processes are gone, only unkillable ones can still hold a pipe open.
+// Of this agent's own StacksRequest; those of local sockets count from 1.
+constexpr std::uint64_t kOwnQuestion = std::numeric_limits<std::uint64_t>::max();
+constexpr std::chrono::milliseconds kMostHold{
+    11'000};  // more than the coordinator's limit for stacks
+constexpr std::chrono::milliseconds kPeerHold{1000};
 constexpr std::chrono::seconds kDrainAtMost{1};
 
 constexpr std::size_t kMostLogReads = 64;
@@ -72,7 +82,8 @@ class Agent final : rendezvous::Client::Listener,
   void on_outcome(const Outcome& outcome) override;
   void on_evidence_request(std::uint64_t look) override;
   void on_stacks(std::uint64_t question, const Evidence& evidence) override {
-    observers_.answer(question, evidence);
+    if (question != kOwnQuestion) return observers_.answer(question, evidence);
+    end_hold(evidence);
   }
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
@@ -105,6 +116,7 @@ class Agent final : rendezvous::Client::Listener,
                                  .usage = end.usage});
   }
   void on_message(const rendezvous::CoordinatorMessage& message) override;
+  void on_slow(const SlowRank& slow);
   void on_first_print(int local_rank);
   void report_times();
   NodeTimes times() const;
@@ -112,6 +124,9 @@ class Agent final : rendezvous::Client::Listener,
     if (phases_.enter(phase, Clock::now())) observers_.write(PhaseBegan{phase});
   }
   void on_worker_failed(const WorkerEnd& end) override;
+  bool holds_stop(const WorkerEnd& end) override;
+  void end_hold(const Evidence& evidence);
+  Failure failure_with_tail(const WorkerEnd& end);
   void on_all_succeeded() override {
     faults_.end_round();
     stop_looking();
@@ -127,7 +142,9 @@ class Agent final : rendezvous::Client::Listener,
   void on_interpreter_begun(int pid) override { workers_.spare(pid); }
   void on_interpreter_reaped() override { workers_.spared_ended(); }
 
+  void watch_speed();
   void stop_looking() {
+    speed_.stop();
     for (const int tool : watch_.stop()) workers_.disregard_group(tool);
     if (const int group = deadline_ ? deadline_->stop_asking() : 0) workers_.disregard_group(group);
   }
@@ -167,11 +184,12 @@ class Agent final : rendezvous::Client::Listener,
   Workers workers_;
   FaultInjector faults_;
   WorkerWatch watch_;
+  SpeedWatch speed_;
   ProgressFiles progress_files_;
   GpuRelease gpus_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
-                     [this](const std::string& line) { output_.tell_starter(line); }};
+                     [this](const std::string& line) { output_.send_to_launcher(line); }};
   std::optional<Lifeline> lifeline_;
   std::optional<DeadlineWatch> deadline_;
   std::optional<Preloader> preloader_;
@@ -195,6 +213,12 @@ class Agent final : rendezvous::Client::Listener,
   Observers observers_;
   Clock::time_point round_began_;
   std::optional<Failure> last_failure_;
+  // The first failure of the round, not reported yet: it only waited for other ranks, whose stacks
+  // are being read.
+  std::optional<WorkerEnd> held_;
+  asio::steady_timer hold_{io_};
+  std::string stacks_at_failure_;  // of this round
+  std::vector<SlowRank> slow_;  // found by the coordinator
 };
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
@@ -205,7 +229,8 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       workers_(io_, log_,
                WorkersSpec{.shutdown_timeout = spec.shutdown_timeout,
                            .leftovers = spec.leftovers,
-                           .unkillable_timeout = spec.unkillable_timeout},
+                           .unkillable_timeout = spec.unkillable_timeout,
+                           .most_at_once = static_cast<std::size_t>(spec.join.local_world_size)},
                *this),
       faults_(io_, log_, spec.faults,
               {.workers = workers_,
@@ -217,6 +242,7 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
                .host = spec.host,
                .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
+      speed_(io_, spec.speed_window),
       progress_files_(io_, log_, spec.checkpoint_directory),
       gpus_(io_, log_, is_first_pid_namespace() ? kNvmlLibrary : ""),
       signals_(io_, spec.termination_signals, *this) {
@@ -235,6 +261,7 @@ Result<void> Agent::open() {
                              const LogQuery& query) { client_->request_log(question, query); }});
   if (!opened) return opened;
   JoinSpec join = spec_.join;
+  join.restart.diagnose = round_fault;
   if (join.is_coordinator) {
     if (Result<void> seated = open_server(join); !seated) return seated;
   }
@@ -242,9 +269,15 @@ Result<void> Agent::open() {
     slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + meeting_place(join));
     join.slot = slot_->number();
   }
+  rendezvous::Client::JoinLocally join_locally;
+  if (server_ && join.is_coordinator && !join.seat)
+    join_locally = [this](rendezvous::ControlLink::Listener& member) {
+      return server_ ? server_->join_locally(member) : nullptr;
+    };
   rendezvous::Client::Listener& listener = *this;
   client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener,
-                                                 server_ ? nullptr : output_.line_listener());
+                                                 server_ ? nullptr : output_.line_listener(),
+                                                 std::move(join_locally));
   return {};
 }
 
@@ -319,6 +352,7 @@ void Agent::end() {
   faults_.stop();
   client_->close();
   watch_.stop();
+  speed_.stop();
   progress_files_.stop();
   gpus_.stop();
   observers_.close();
@@ -328,6 +362,7 @@ void Agent::end() {
   if (preloader_) preloader_->stop();
   stdin_.stop();
   give_up_.cancel();
+  hold_.cancel();
 }
 
 // Call on each node that coordinates the job or may become the coordinator.
@@ -353,6 +388,8 @@ void Agent::on_world(const World& world) {
   slowest_start_time_ = {};
   stop_cause_.clear();
   failures_.clear();
+  held_.reset();
+  stacks_at_failure_.clear();
   round_pids_.clear();
   round_progress_ = {};
   is_stopping_ = false;
@@ -408,7 +445,8 @@ Result<void> Agent::start_workers() {
         .environment = own_environment(worker, *world_, local_rank, streams_[i].error_file,
                                        {.heartbeat_file = watch_.heartbeat_file(i),
                                         .ras_address = watch_.ras_address(),
-                                        .progress_file = progress_files_.file(i)}),
+                                        .progress_file = progress_files_.file(i),
+                                        .flight_recorder = watch_.flight_environment(local_rank)}),
         .stdin_fd = *standard_input,
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
@@ -423,7 +461,19 @@ Result<void> Agent::start_workers() {
   watch_.start(
       *world_, [this] { return workers_.pids(); },
       [this](const auto& suspects) { on_suspects(suspects); });
+  watch_speed();
   return {};
+}
+
+void Agent::watch_speed() {
+  SpeedWatch::Sources sources{
+      .pids = [this] { return workers_.pids(); },
+      .calls = [this](std::size_t local_rank) { return watch_.call_times(local_rank); },
+      .step = [this](std::size_t local_rank) { return progress_files_.step(local_rank); },
+      .report = [this](const NodeSpeed& speed) { client_->report_speed(world_->round, speed); }};
+  if (watch_.can_ask_nccl())
+    sources.ask_nccl = [this](auto on_positions) { watch_.ask_nccl(std::move(on_positions)); };
+  speed_.start(*world_, round_began_, std::move(sources));
 }
 
 // Also on standby nodes, so that their first round starts warm.
@@ -486,6 +536,8 @@ void Agent::on_message(const rendezvous::CoordinatorMessage& message) {
     if (is_between && waiting->is_spare) enter(Phase::Standby);
   } else if (const auto* stop = std::get_if<rendezvous::Stop>(&message)) {
     if (world_ && stop->round == world_->round) stop_cause_ = stop->cause;
+  } else if (const auto* found = std::get_if<rendezvous::SlowFound>(&message)) {
+    on_slow(found->slow);
   }
 }
 
@@ -534,28 +586,87 @@ void Agent::on_hang(const rendezvous::HangFound& found) {
   log_hang(log_, found);
 }
 
+// A coordinator that takes over finds slow ranks again.
+void Agent::on_slow(const SlowRank& slow) {
+  const auto is_same = [&slow](const SlowRank& other) {
+    return other.host == slow.host && other.rank == slow.rank;
+  };
+  if (std::any_of(slow_.begin(), slow_.end(), is_same) || slow_.size() >= kMostSlowRanks) return;
+  slow_.push_back(slow);
+  observers_.write(SlowRankFound{slow});
+  // Not on the console of every node.
+  if (world_ && world_->node_rank == 0) log_.warning(text_of(slow));
+}
+
 void Agent::on_left_out(const LeftOut& node) {
   observers_.write(NodeLeftOut{node});
   log_left_out(log_, node);
 }
 
+// Brief, with the last lines of its stderr as far as they are here.
+Failure Agent::failure_with_tail(const WorkerEnd& end) {
+  Failure failure = brief_failure(spec_, *world_, end);
+  if (const auto tail = output_.stderr_tail(end.local_rank)) failure.stderr_tail = *tail;
+  return failure;
+}
+
+// A collective that times out ends a rank that did nothing wrong. The stacks of the ranks that
+// still run show which one it waited for. A rank that loses another one may be seen before the
+// other: its agent waits for a moment for the report about that one.
+bool Agent::holds_stop(const WorkerEnd& end) {
+  const bool is_first = failures_.empty() && !held_;
+  if (!is_first || is_stopping_ || is_terminated_ || outcome_ || !world_ || world_->is_preflight ||
+      world_->world_size < 2)
+    return false;
+  const Failure failure = failure_with_tail(end);
+  if (!has_only_waited(failure) && !has_lost_peer(failure)) return false;
+  held_ = end;
+  return true;
+}
+
 void Agent::on_worker_failed(const WorkerEnd& seen) {
-  stop_looking();
+  const bool is_held = held_ && held_->local_rank == seen.local_rank && failures_.empty();
+  const Failure with_tail = held_ ? failure_with_tail(seen) : Failure();
+  const bool has_waited = held_ && has_only_waited(with_tail);
+  const bool adds_to_held = held_ && !is_held && (has_waited || has_lost_peer(with_tail));
+  if (!is_held && !adds_to_held) stop_looking();
   const WorkerEnd end = faults_.as_injected(seen);
   faults_.end_round();
   Failure failure = brief_failure(spec_, *world_, end);
   faults_.mark(failure);
   failures_.push_back(end);
   last_failure_ = failure;
-  client_->report_failure({failure, end.seen});
   observers_.write(WorkerFailed{failure});
   enter(Phase::Stopping);
   log_failure(log_, spec_, *world_, failure);
+  if (adds_to_held) return;
+  if (!is_held) {
+    client_->report_failure({failure, end.seen});
+    return end_hold({});
+  }
+  if (has_waited) client_->ask(kOwnQuestion);
+  hold_.expires_after(has_waited ? kMostHold : kPeerHold);
+  hold_.async_wait([this](const error_code& ec) {
+    if (!ec) end_hold({});
+  });
+}
+
+// The failure is reported once the stacks are there, or after kMostHold.
+void Agent::end_hold(const Evidence& evidence) {
+  if (!held_) return;
+  hold_.cancel();
+  if (!evidence.groups.empty()) stacks_at_failure_ = stacks_at_failure(evidence);
+  const WorkerEnd end = *std::exchange(held_, std::nullopt);
+  stop_looking();
+  if (world_ && !is_stopping_ && !outcome_)
+    client_->report_failure({brief_failure(spec_, *world_, end), end.seen});
+  if (round_ == Round::Running) workers_.stop();
 }
 
 void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
+  end_hold({});
   if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
@@ -643,6 +754,9 @@ void Agent::free_gpus(std::vector<rendezvous::SeenFailure> failures) {
 }
 
 void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
+  if (!failures.empty() && !stacks_at_failure_.empty())
+    failures.front().failure.traceback =
+        with_stacks(failures.front().failure.traceback, stacks_at_failure_);
   if (workers_.has_kept() && is_without_success()) return stop_kept();
   round_ = Round::Over;
   const bool has_succeeded = failures_.empty() && !is_stopping_;
@@ -660,6 +774,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
 void Agent::on_terminate(int signal) {
   if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
   is_stopping_ = true;
+  end_hold({});
   if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
@@ -690,7 +805,8 @@ void Agent::on_outcome(const Outcome& outcome) {
 NodePhase Agent::phase() const {
   if (round_ == Round::None || round_ == Round::Opening) return NodePhase::Joining;
   if (round_ == Round::Over) return NodePhase::Waiting;
-  const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
+  const bool has_failed = !failures_.empty() && !held_;
+  const bool is_stopping = is_stopping_ || has_failed || round_ == Round::Draining;
   return is_stopping ? NodePhase::Stopping : NodePhase::Running;
 }
 

@@ -142,6 +142,7 @@ std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const Worl
   add(kHeartbeatVariable, channels.heartbeat_file);
   add(ras::kAddressVariable, channels.ras_address);
   add(kProgressVariable, channels.progress_file);
+  own.insert(own.end(), channels.flight_recorder.begin(), channels.flight_recorder.end());
   if (spec.virtual_local_rank) {
     for (auto& [name, value] : own) {
       if (name == "LOCAL_RANK") value = "0";

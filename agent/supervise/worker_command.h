@@ -15,9 +15,10 @@ namespace drun::agent {
 
 // Shared with the agent. Empty: not set.
 struct WorkerChannels {
-  std::string heartbeat_file{};  // DRUN_HEARTBEAT_FILE
-  std::string ras_address{};     // NCCL_RAS_ADDR
-  std::string progress_file{};   // DRUN_PROGRESS_FILE
+  std::string heartbeat_file{};                     // DRUN_HEARTBEAT_FILE
+  std::string ras_address{};                        // NCCL_RAS_ADDR
+  std::string progress_file{};                      // DRUN_PROGRESS_FILE
+  std::vector<EnvironmentEntry> flight_recorder{};  // where PyTorch's is asked for a dump
 };
 
 // The variables that drun sets for this worker, in a fixed order; they override inherited ones.

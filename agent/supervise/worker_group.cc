@@ -78,10 +78,13 @@ Actions on_started(State& worker_group, const Started& started) {
 
 Actions on_worker_exited(State& worker_group, const WorkerExited& exited, Time now) {
   if (is_in<Idle>(worker_group)) return {};  // given up earlier, and exited now
-  assert((is_in<Running, Notified, Stopping, Killing>(worker_group)) && worker_group.alive > 0);
+  assert((is_in<Running, Held, Notified, Stopping, Killing>(worker_group)) &&
+         worker_group.alive > 0);
   --worker_group.alive;
   const bool failed = exited.before_stop && !exited.succeeded;
   Actions actions;
+  const bool is_held = failed && exited.holds_stop && is_in<Running>(worker_group);
+  if (is_held) worker_group.phase = Held{.stop_at = now + worker_group.times.hold};
   if (is_in<Running>(worker_group)) {
     // Signal before reporting, because the signal lets other processes act; the report follows at
     // once.
@@ -89,7 +92,10 @@ Actions on_worker_exited(State& worker_group, const WorkerExited& exited, Time n
     if (!failed && worker_group.alive == 0) return succeed(worker_group, now);
   }
   if (failed) actions.push_back(ReportFailure{exited.local_rank});
-  if (worker_group.alive == 0 && is_in<Notified, Stopping, Killing>(worker_group))
+  if (worker_group.alive == 0 && is_in<Held>(worker_group)) {
+    for (const Action& action : begin_stopping(worker_group, SIGTERM, now))
+      actions.push_back(action);
+  } else if (worker_group.alive == 0 && is_in<Notified, Stopping, Killing>(worker_group))
     actions.push_back(CheckIfGone{});
   return actions;
 }
@@ -99,7 +105,7 @@ Actions on_stop_requested(State& worker_group, const StopRequested& stop, Time n
     worker_group.phase = Notified{.stop_at = now + stop.notice};
     return {NotifyAll{stop.signal}, CheckIfGone{}};
   }
-  if (!is_in<Running, Notified, Waiting, Settling, Kept>(worker_group)) return {};
+  if (!is_in<Running, Held, Notified, Waiting, Settling, Kept>(worker_group)) return {};
   return begin_stopping(worker_group, stop.notice > Milliseconds::zero() ? SIGTERM : stop.signal,
                         now);
 }
@@ -110,7 +116,7 @@ Actions on_kill_requested(State& worker_group, Time now) {
 }
 
 Actions on_all_gone(State& worker_group) {
-  if (worker_group.alive > 0 || is_in<Idle, Running>(worker_group)) return {};
+  if (worker_group.alive > 0 || is_in<Idle, Running, Held>(worker_group)) return {};
   if (!is_in<Kept>(worker_group)) return end(worker_group, RoundEnd::Clean);
   worker_group.phase = Idle{};
   return {};
@@ -136,6 +142,7 @@ Actions on_deadline_passed(State& worker_group, Time now) {
           [](Idle&) { return Actions{}; },
           [](Running&) { return Actions{}; },
           [](Kept&) { return Actions{}; },
+          [&worker_group, now](Held&) { return begin_stopping(worker_group, SIGTERM, now); },
           [&worker_group, now](Notified&) { return begin_stopping(worker_group, SIGTERM, now); },
           [&worker_group, now](Stopping&) { return begin_killing(worker_group, now); },
           [&worker_group, now](Waiting& waiting) {
@@ -179,6 +186,7 @@ std::optional<Time> deadline(const State& worker_group) {
                         [](const Idle&) { return Due(); },
                         [](const Running&) { return Due(); },
                         [](const Kept&) { return Due(); },
+                        [](const Held& held) { return Due(held.stop_at); },
                         [](const Notified& notified) { return Due(notified.stop_at); },
                         [](const Stopping& stopping) { return Due(stopping.kill_at); },
                         [](const Waiting& waiting) {

@@ -7,7 +7,8 @@
 //
 //               Started  last exit  failure     Stop          Kill     AllGone  deadline
 //  Idle         Running  -          -           -             -        -        -
-//  Running      assert   success 1  Stopping 2  Stopping 2,3  Killing  -        -
+//  Running      assert   success 1  Stop. 2, 7  Stopping 2,3  Killing  -        -
+//  Held         assert   Stopping   record 7    Stopping 2    Killing  -        Stopping 2
 //  Notified     assert   check      record      Stopping 2    Killing  Idle 4   Stopping 2
 //  Stopping     assert   check      record      -             Killing  Idle 4   Killing
 //  Waiting      assert   assert     assert      Stopping 2    Killing  Idle     report, Terminating
@@ -24,6 +25,9 @@
 //  4  only once every worker has been reaped
 //  5  the round's end was reported on entry to Kept
 //  6  after `unkillable`: gives up and reports the processes that SIGKILL did not end
+//  7  a failure with `holds_stop` enters Held: the other workers run on, so that their stacks can
+//  be
+//     read; every later failure is recorded
 //  -  ignored      assert  cannot happen unless the caller has a bug
 #pragma once
 
@@ -46,6 +50,7 @@ struct Times {
   Milliseconds shutdown{30'000};
   Milliseconds wait_report{1'000};    // Waiting: from success to the report
   Milliseconds leftover_kill{5'000};  // after Waiting: from SIGTERM to SIGKILL
+  Milliseconds hold{12'000};          // Held: from the failure to the first stop signal
   Milliseconds settle{100};           // Settling: for helpers that exit just after their worker
   Milliseconds kill_again{50};        // between SIGKILLs, for what was forked in between
   Milliseconds unkillable{30'000};    // from the first SIGKILL to giving up
@@ -60,6 +65,7 @@ struct WorkerExited {
   int local_rank = 0;
   bool succeeded = false;
   bool before_stop = true;  // observed before the first stop signal was sent
+  bool holds_stop = false;  // the other workers are to run on for a moment
 };
 struct StopRequested {
   int signal = SIGTERM;
@@ -103,6 +109,10 @@ struct Idle {
 struct Running {
   bool operator==(const Running&) const = default;
 };
+struct Held {
+  Time stop_at{};
+  bool operator==(const Held&) const = default;
+};
 struct Notified {
   Time stop_at{};
   bool operator==(const Notified&) const = default;
@@ -132,8 +142,8 @@ struct Killing {
   Time give_up_at{};
   bool operator==(const Killing&) const = default;
 };
-using Phase =
-    std::variant<Idle, Running, Notified, Stopping, Waiting, Settling, Terminating, Kept, Killing>;
+using Phase = std::variant<Idle, Running, Held, Notified, Stopping, Waiting, Settling, Terminating,
+                           Kept, Killing>;
 
 struct State {
   Times times;

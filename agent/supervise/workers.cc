@@ -50,7 +50,7 @@ class Workers::Impl final : private WorkerStarter::Listener {
         log_(std::move(log)),
         spec_(spec),
         listener_(listener),
-        starter_(io, *this),
+        starter_(io, *this, spec.most_at_once),
         group_{.times = to_times(spec), .leftovers = spec.leftovers},
         timer_(io),
         child_signals_(io) {
@@ -128,6 +128,7 @@ class Workers::Impl final : private WorkerStarter::Listener {
   bool is_open_ = false;        // from start() to on_all_gone(), and while kept processes stop
   bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
   bool stop_sent_ = false;
+  bool kill_sent_ = false;   // SIGKILL to all
   bool is_started_ = false;  // on_all_started() has been reported
   bool is_limited_ = false;  // begin_no_more()
   bool is_refused_ = false;  // a program was not executed: the failure of this round
@@ -143,6 +144,7 @@ void Workers::Impl::start(std::vector<Command> commands, WarmStarter* warm) {
   assert(!commands.empty() && std::holds_alternative<worker_group::Idle>(group_.phase));
   ++round_;
   stop_sent_ = false;
+  kill_sent_ = false;
   has_succeeded_ = false;
   is_started_ = false;
   is_limited_ = false;
@@ -229,13 +231,17 @@ void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) 
          .usage = pid != 0 && processes_[static_cast<std::size_t>(local_rank)] != nullptr
                       ? processes_[static_cast<std::size_t>(local_rank)]->usage()
                       : std::nullopt};
+  // The other ranks may have seen its end, and stopped the round, before its memory was free.
   const auto* killed = std::get_if<Killed>(&status);
-  if (killed != nullptr && killed->signal == SIGKILL && !stop_sent_)
+  if (killed != nullptr && killed->signal == SIGKILL && !kill_sent_)
     end.out_of_memory = oom_.is_victim(pid);
+  if (end.out_of_memory) end.stopped_by_us = false;
   if (pid != 0) listener_.on_worker_ended(end);
   feed(worker_group::WorkerExited{.local_rank = local_rank,
                                   .succeeded = is_success(status),
-                                  .before_stop = !end.stopped_by_us});
+                                  .before_stop = !end.stopped_by_us,
+                                  .holds_stop = !is_success(status) && !end.stopped_by_us &&
+                                                pid != 0 && listener_.holds_stop(end)});
   look_soon();
 }
 
@@ -345,6 +351,7 @@ void Workers::Impl::perform(const worker_group::NotifyAll& notice) {
 
 void Workers::Impl::perform(const worker_group::KillAll&) {
   open();
+  kill_sent_ = true;
   stop_sent_ = true;
   begin_no_more();
   pass_on(SIGKILL);

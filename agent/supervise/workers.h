@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/process/child_descriptors.h"
 #include "agent/process/command.h"
 #include "agent/process/leftovers.h"
 #include "agent/process/warm_starter.h"
@@ -43,6 +44,8 @@ struct WorkersSpec {
   // False if several agents share a process, as in tests: then only the workers' groups are
   // stopped.
   bool adopts_orphans = true;
+  // Workers of a round, as far as known: fewer descriptors are reserved for fewer workers.
+  std::size_t most_at_once = ChildDescriptors::kSlots;
 };
 
 struct WorkerEnd {
@@ -68,6 +71,8 @@ class Workers {
     virtual void on_all_started(const std::vector<int>& /*pids*/) {}
     // Called at once for the first failure, and for later ones that precede the stop.
     virtual void on_worker_failed(const WorkerEnd& end) = 0;
+    // Whether the stop of the other workers after this failure waits for stop(), for up to 12 s.
+    virtual bool holds_stop(const WorkerEnd& /*end*/) { return false; }
     // Called for every end of a started worker, for observers. May be called from within other
     // calls.
     virtual void on_worker_ended(const WorkerEnd& /*end*/) {}

@@ -7,8 +7,9 @@
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
 #include "launcher/commands/show_report.h"
+#include "launcher/facts/files.h"
 #include "launcher/plan/host_plan.h"
-#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
@@ -39,7 +40,8 @@ void write_report(const LaunchEnd& end, const HostPlan& plan, const std::string&
     const Result<void> written = write_file(file, text);
     if (!written) std::fputs(error_text(invoked_as, written.error()).c_str(), stderr);
   };
-  const Error error{ErrorCode::Unreachable,
+  const bool has_no_program = end.exit_code == 126 || end.exit_code == 127;
+  const Error error{has_no_program ? ErrorCode::Spawn : ErrorCode::Unreachable,
                     end.text.substr(0, end.text.find_last_not_of('\n') + 1)};
   const Outcome not_run{.ending = NotRun{error}, .run_id = plan.run_id};
   if (!plan.report_file.empty()) {
@@ -74,10 +76,10 @@ int run_hosts(const Options& options, const HostFacts& facts) {
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const LauncherStyle style{.invoked_as = options.invoked_as,
                             .columns = host.columns,
-                            .has_colour = host.has_terminal && !variable(host, "NO_COLOR"),
+                            .has_color = host.has_terminal && !variable(host, "NO_COLOR"),
                             .utc_offset_s = static_cast<long>(host.utc_offset.count())};
   const Result<int> code = agent::run_guarded([&] {
-    const LaunchEnd end = run_starter(plan, host.environment, style, log);
+    const LaunchEnd end = run_launcher(plan, host.environment, style, log);
     write_report(end, plan, options.invoked_as);
     std::fputs(end.text.c_str(), stderr);
     return end.exit_code;

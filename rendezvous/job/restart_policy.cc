@@ -72,21 +72,44 @@ std::chrono::milliseconds doubled(std::chrono::milliseconds first, int times,
   return std::min(pause, std::max(most, first));
 }
 
+bool holds(const std::vector<std::string>& faults, const RoundFault& fault) {
+  return std::any_of(faults.begin(), faults.end(), [&fault](const std::string& each) {
+    return each == kPointless ? fault.is_pointless : !each.empty() && each == fault.name;
+  });
+}
+
+// "desync", "desync, after which a restart does not help (pointless)"
+std::string fault_words(const ExitKinds& kinds, const RoundFault& fault) {
+  const bool is_named =
+      std::find(kinds.faults.begin(), kinds.faults.end(), fault.name) != kinds.faults.end();
+  return is_named ? fault.name
+                  : std::string(kPointless) + ", and a restart does not help after " +
+                        (fault.name.empty() ? "this failure" : fault.name);
+}
+
 }  // namespace
 
-bool contains(const ExitKinds& kinds, const ExitStatus& status) {
+bool contains(const ExitKinds& kinds, const ExitStatus& status, const RoundFault& fault) {
+  if (holds(kinds.faults, fault)) return true;
   if (const auto* killed = std::get_if<Killed>(&status))
     return holds(kinds.signals, killed->signal);
   return holds(kinds.codes, exit_code(status));
 }
 
+bool needs_fault(const RestartPolicy& policy) {
+  return !policy.never_on.faults.empty() || (policy.only_on && !policy.only_on->faults.empty());
+}
+
 std::optional<std::string> restart_objection(
     const RestartPolicy& policy, int most,
     std::span<const std::chrono::steady_clock::time_point> earlier, const ExitStatus& status,
-    std::chrono::steady_clock::time_point now) {
+    std::chrono::steady_clock::time_point now, const RoundFault& fault) {
   if (most == 0) return "--max-restarts=0";
+  if (holds(policy.never_on.faults, fault))
+    return "--no-restart-on names " + fault_words(policy.never_on, fault);
   if (contains(policy.never_on, status)) return "--no-restart-on names it";
-  if (policy.only_on && !contains(*policy.only_on, status)) return "--restart-on does not name it";
+  if (policy.only_on && !contains(*policy.only_on, status, fault))
+    return "--restart-on does not name it" + (fault.name.empty() ? "" : " (" + fault.name + ")");
   if (restarts_counted(policy, earlier, now) < most) return std::nullopt;
   const std::string within = policy.per_progress ? " since the last progress"
                              : policy.window.count() == 0

@@ -1,7 +1,8 @@
 // core. Decides whether the job restarts after a failed round, and after which pause.
 //
 // The coordinator decides; the restart options of the other nodes have no effect. The decision
-// depends on how the root cause ended. A program that could not be started counts with the exit
+// depends on how the root cause ended and, if the options name classes of faults, on the diagnosis
+// of the round. A program that could not be started counts with the exit
 // code of a shell (126, 127).
 #pragma once
 
@@ -17,10 +18,24 @@
 
 namespace drun {
 
-// A set of exit codes and signals: "1,42,SIGKILL".
+// What the diagnosis of a failed round says about restarts.
+struct RoundFault {
+  std::string name{};         // its class: "desync"; empty: not known
+  bool is_pointless = false;  // a restart does not help
+  bool operator==(const RoundFault&) const = default;
+};
+
+// The diagnosis is part of the agent, which the coordinator does not know (agent/diagnosis).
+using DiagnoseRound = RoundFault (*)(const Outcome& outcome, std::chrono::milliseconds round_ran);
+
+// Names every failure after which a restart does not help, in ExitKinds::faults.
+inline constexpr const char* kPointless = "pointless";
+
+// A set of exit codes, signals and classes of faults: "1,42,SIGKILL,desync".
 struct ExitKinds {
   std::vector<int> codes{};
   std::vector<int> signals{};
+  std::vector<std::string> faults{};
   bool operator==(const ExitKinds&) const = default;
 };
 
@@ -37,6 +52,7 @@ struct RestartPolicy {
   std::chrono::milliseconds startup_pause{0};  // after the first start-up failure in a row; doubled
   // This many consecutive start-up failures with one cause end the job; 0: no limit.
   int max_same_failures = 0;
+  DiagnoseRound diagnose = nullptr;  // set by the agent; null: faults have no class
   bool operator==(const RestartPolicy&) const = default;
 };
 
@@ -54,14 +70,18 @@ struct WorkProgress {
 
 namespace rendezvous {
 
-bool contains(const ExitKinds& kinds, const ExitStatus& status);
+bool contains(const ExitKinds& kinds, const ExitStatus& status, const RoundFault& fault = {});
+
+// Whether the policy depends on the class of a fault.
+bool needs_fault(const RestartPolicy& policy);
 
 // Why `status` does not lead to a restart, as the end of a sentence; nullopt if it does. `earlier`:
-// the restarts that count, oldest first; `most` of them are allowed.
+// the restarts that count, oldest first; `most` of them are allowed. `fault`: of the round, if
+// needs_fault().
 std::optional<std::string> restart_objection(
     const RestartPolicy& policy, int most,
     std::span<const std::chrono::steady_clock::time_point> earlier, const ExitStatus& status,
-    std::chrono::steady_clock::time_point now);
+    std::chrono::steady_clock::time_point now, const RoundFault& fault = {});
 
 // The number of restarts of `earlier` that are in the window.
 int restarts_counted(const RestartPolicy& policy,

@@ -100,13 +100,18 @@ TEST_CASE("faults of a PyTorch job get the right class and rank") {
     const char* fault_class;
     const char* ranks;
     const char* debug = "";
+    std::vector<std::string> arguments{};  // rank, step, timeout of collectives
   };
   for (const Fault& each :
        {Fault{"kill", "crash", "[[1, 1]]"}, Fault{"memory", "host_memory", "[[1, 1]]"},
         Fault{"allocator", "host_memory", "[[1, 1]]"}, Fault{"loader", "data_loader", "[[1, 1]]"},
-        Fault{"desync", "desync", "[[0, 1]]", "DETAIL"}}) {
-    Launch launch = job({"--standalone", "--nproc-per-node=2"},
-                        {source_file("tests/workers/torch_faults.py"), each.name});
+        Fault{"desync", "desync", "[[0, 1]]", "DETAIL"},
+        // Gloo's timeout, after which the stacks of the other rank decide.
+        Fault{"operation", "desync", "[[0, 1]]", "", {"1", "2", "6"}},
+        Fault{"sleep", "missing_rank", "[[1, 1]]", "", {"1", "2", "6"}}}) {
+    Words program{source_file("tests/workers/torch_faults.py"), each.name};
+    program.insert(program.end(), each.arguments.begin(), each.arguments.end());
+    Launch launch = job({"--standalone", "--nproc-per-node=2"}, program);
     launch.environment["PYTHON_EXEC"] = python;
     if (*each.debug != '\0') launch.environment["TORCH_DISTRIBUTED_DEBUG"] = each.debug;
     const Diagnosed found = run_with_report(launch, 250s);
@@ -119,6 +124,42 @@ TEST_CASE("faults of a PyTorch job get the right class and rank") {
   launch.environment["PYTHON_EXEC"] = python;
   const Diagnosed found = run_with_report(launch, 250s);
   CHECK(found.diagnosis.at("class") == "user_error");
+}
+
+TEST_CASE("PyTorch's Flight Recorder shows the rank that others wait for") {
+  const char* const python = std::getenv("DRUN_TORCH_PYTHON");
+  if (python == nullptr) {
+    WARN("skipped: DRUN_TORCH_PYTHON names no Python with a current torch");
+    return;
+  }
+  // The tools for stacks are not on this PATH.
+  Launch launch = job({"--standalone", "--nproc-per-node=2", "--preload=torch", "--hang-timeout=6"},
+                      {source_file("tests/workers/torch_faults.py"), "lock", "1", "3"});
+  launch.environment["PYTHON_EXEC"] = python;
+  launch.environment["PATH"] = "/nonexistent";
+  const Diagnosed found = run_with_report(launch, 250s);
+  INFO(found.ended.err << found.diagnosis.dump());
+  CHECK_THAT(found.ended.err,
+             ContainsSubstring("Flight Recorder: call 4 in 0 (default_pg): all_reduce, scheduled"));
+  CHECK(found.diagnosis.at("class") == "missing_rank");
+  CHECK(found.diagnosis.at("ranks") == json::parse("[[1, 1]]"));
+}
+
+TEST_CASE("a failure after which a restart does not help ends the job if the options say so") {
+  const std::string missing = "echo \"ModuleNotFoundError: No module named 'x'\" >&2; exit 1";
+  const Ended pointless = run(
+      shell_job({"--nproc-per-node=1", "--max-restarts=3", "--no-restart-on=pointless"}, missing));
+  CHECK_THAT(pointless.err, ContainsSubstring("no restart: --no-restart-on names pointless, and a "
+                                              "restart does not help after user_error"));
+  CHECK(pointless.err.find("restart 1 of") == std::string::npos);
+  const Ended other = run(shell_job(
+      {"--nproc-per-node=1", "--max-restarts=3", "--restart-on=network,hardware"}, missing));
+  CHECK_THAT(other.err,
+             ContainsSubstring("no restart: --restart-on does not name it (user_error)"));
+  const Ended lost = run(shell_job(
+      {"--nproc-per-node=1", "--max-restarts=1", "--restart-on=network", "--restart-backoff=0"},
+      "echo 'Connection refused' >&2; exit 1"));
+  CHECK_THAT(lost.err, ContainsSubstring("restart 1 of at most 1"));
 }
 
 }  // namespace drun::testing

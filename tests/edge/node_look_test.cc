@@ -17,14 +17,14 @@ struct LookRig {
   LookRig() {
     spec.worker.environment = {{"NCCL_RAS_ADDR", "127.0.0.1:" + std::to_string(silent.port())}};
     service.emplace(io, Log(), spec);
-    look.emplace(io, *service, collector);
+    look.emplace(io, *service, flights, collector);
   }
   void take() {
-    look->take({.pids = {0}}, [this](const FoundStacks& found, const ras::Findings& findings) {
+    look->take({.pids = {0}}, [this](const NodeLook::Found& found) {
       ++answers;
-      workers = found.workers.size();
-      notes = found.notes;
-      CHECK(findings.positions.empty());
+      workers = found.stacks.workers.size();
+      notes = found.stacks.notes;
+      CHECK(found.nccl.positions.empty());
     });
   }
 
@@ -32,6 +32,7 @@ struct LookRig {
   asio::io_context io{1};
   AgentSpec spec;
   std::vector<std::string> environment;
+  FlightRequests flights{io, Log(), spec};
   StackCollector collector{io, environment};
   std::optional<ras::Service> service;
   std::optional<NodeLook> look;
@@ -69,11 +70,11 @@ TEST_CASE("a look that is stopped before stacks are read answers at once without
   // The stopped look does not disturb the next one.
   rig.spec.worker.environment = {{"NCCL_RAS_ENABLE", "0"}};
   ras::Service off(rig.io, Log(), rig.spec);
-  NodeLook next(rig.io, off, rig.collector);
+  NodeLook next(rig.io, off, rig.flights, rig.collector);
   int answers = 0;
-  next.take({.pids = {0}}, [&](const FoundStacks& found, const ras::Findings&) {
+  next.take({.pids = {0}}, [&](const NodeLook::Found& found) {
     ++answers;
-    CHECK(found.workers.size() == 1);
+    CHECK(found.stacks.workers.size() == 1);
   });
   CHECK(test::run_until(rig.io, [&] { return answers == 1; }));
 }

@@ -65,10 +65,10 @@ TEST_CASE("split makes a group of each color, in the order of keys") {
     const std::optional<int> color =
         rank == 4 ? std::nullopt : std::optional<int>(rank % 2 == 0 ? 7 : -3);
     std::optional<ProcessGroup> mine = world.split(color, -rank);
-    expect(mine.has_value() == (rank != 4), "no colour, no group");
+    expect(mine.has_value() == (rank != 4), "no color, no group");
     if (mine) {
       expect(mine->size() == 2 && mine->rank() == (rank < 2 ? 1 : 0), "ordered by key");
-      expect(sum_of(*mine, rank) == (rank % 2 == 0 ? 101 : 1010), "its own colour only");
+      expect(sum_of(*mine, rank) == (rank % 2 == 0 ? 101 : 1010), "its own color only");
     }
     world.barrier();
   }));

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <random>
 
+#include "agent/diagnosis/error_text.h"
 #include "agent/diagnosis/hang_positions.h"
 #include "tests/support/catch.h"
 
@@ -99,6 +100,21 @@ constexpr const char* kGlooClosed =
 constexpr const char* kNcclRemote =
     "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
     "prematurely.";
+
+std::string text_of(const Lines& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// A rank that waits in Gloo, as eu-stack shows it.
+std::string gloo_stack(const std::string& ranks, const std::string& function) {
+  return ranks + ": no sign of life (eu-stack)\n  process python\n    thread\n" +
+         "      __futex_abstimed_wait_common (libc.so.6)\n      c10d::Work::wait "
+         "(libtorch_cpu.so)\n    thread\n      gloo::transport::tcp::UnboundBuffer::waitRecv "
+         "(libtorch_cpu.so)\n      " +
+         function + " (libtorch_cpu.so)\n";
+}
 
 std::string fingerprint(int rank, const std::string& op, const std::string& shape) {
   return "Rank " + std::to_string(rank) +
@@ -323,6 +339,39 @@ std::vector<Case> cases() {
        hung({0, 1}, std::string("ranks 0, 2, 3: no sign of life (py-spy)\n") + kInAllReduce +
                         "rank 1: no sign of life (py-spy)\n" + kInBroadcast),
        Fault::Desync, "rank 1", kNo});
+  add({"worker_lib's disagreement",
+       failed({exited(2, {"drun::WorkerError: rank 2: all_reduce(f32 x 500, sum): rank 1's "
+                          "all_reduce(f32 x 1000, sum) failed first: the ranks disagree about "
+                          "collective number 9: ranks 0, 1, 3 call all_reduce(f32 x 1000, sum); "
+                          "rank 2 calls all_reduce(f32 x 500, sum)"})}),
+       Fault::Desync, "rank 2", kNo});
+  add({"tried: a hang with different operations, by the C++ frames of Gloo's threads",
+       hung({0, 1, 2},
+            gloo_stack("ranks 0, 2", "c10d::AsyncAllreduceWork::allreduce") +
+                gloo_stack("rank 1",
+                           "c10d::(anonymous namespace)::AsyncAllgatherWork"
+                           "::allgather"),
+            3),
+       Fault::Desync, "rank 1", kNo});
+  add({"tried: a hang with different operations, by the Flight Recorder",
+       hung(
+           {0, 1, 2},
+           std::string("ranks 0, 2: no sign of life (/proc)\n") +
+               "  Flight Recorder: call 3 in 0 (default_pg): all_reduce, scheduled, of [4] "
+               "Float\n" +
+               kFutex + "rank 1: no sign of life (/proc)\n" +
+               "  Flight Recorder: call 3 in 0 (default_pg): broadcast, scheduled, of [4] Float\n" +
+               kFutex,
+           3),
+       Fault::Desync, "rank 1", kNo});
+  add({"tried: a collective timed out, and the stacks show another call",
+       failed({recorded(0, "",
+                        with_stacks(text_of(in_call("", "all_reduce", 13, kGlooTimeout)),
+                                    "rank 0: has ended (agent)\n" +
+                                        gloo_stack("rank 1", "c10d::AsyncBarrierWork") +
+                                        gloo_stack("rank 2", "c10d::AsyncAllreduceWork")))},
+              3),
+       Fault::Desync, "rank 1", kNo});
   add({"a hang with different sizes, by worker_lib",
        hung({0, 1, 2},
             "ranks 0, 1: in all_reduce #7 (4096 bytes), no sign of life (gdb)\n"
@@ -390,6 +439,31 @@ std::vector<Case> cases() {
                      "rank 1: no sign of life (/proc)\n  process python, stopped\n    thread "
                      "python\n      stopped in do_signal_stop (system call 62)\n"),
        Fault::MissingRank, "rank 1", kYes});
+  add({"tried: a collective timed out, and the stacks show a rank elsewhere",
+       failed(
+           {recorded(0, "",
+                     with_stacks(text_of(in_call("", "all_reduce", 13, kGlooTimeout)),
+                                 "rank 0: has ended (agent)\n" + std::string("rank 1: (py-spy)\n") +
+                                     kSleeps + gloo_stack("rank 2", "c10d::AsyncAllreduceWork")))},
+           3),
+       Fault::MissingRank, "rank 1"});
+  add({"a hang: a rank that is elsewhere, and different calls of smaller groups",
+       hung({0, 1, 2},
+            gloo_stack("rank 0", "c10d::AsyncAllreduceWork") +
+                gloo_stack("rank 2", "c10d::AsyncBroadcastWork") + "rank 1: (py-spy)\n" + kSleeps,
+            3),
+       Fault::MissingRank, "rank 1"});
+  add({"tried: a hang in a lock, by the Flight Recorder",
+       hung({0, 1, 2},
+            std::string("ranks 0, 2: no sign of life (/proc)\n") +
+                "  Flight Recorder: call 6 in 0 (default_pg): all_reduce, scheduled, of [4] "
+                "Float\n" +
+                kFutex + "rank 1: no sign of life (/proc)\n" +
+                "  Flight Recorder: call 5 in 0 (default_pg): all_reduce, completed, of [4] "
+                "Float\n" +
+                kFutex,
+            3),
+       Fault::MissingRank, "rank 1"});
   add({"a hang: worker_lib's counts",
        hung({7},
             "ranks 0-6: in all_reduce #812 (4096 bytes) (gdb)\n  process train\n    thread "
@@ -641,6 +715,27 @@ TEST_CASE("evidence is the same after it was written as text and read") {
   std::string text;
   for (const std::string& line : evidence_lines(evidence, 0)) text += line + "\n";
   CHECK(read_evidence(text) == evidence);
+}
+
+TEST_CASE("the classes that restart rules may name are those of a failed round") {
+  CHECK(round_faults().front() == "crash");
+  CHECK(round_faults().size() == 10);
+  CHECK(round_fault(failed({exited(1, {"ModuleNotFoundError: No module named 'x'"})}),
+                    std::chrono::seconds(1)) == RoundFault{"user_error", true});
+  CHECK(round_fault(failed({exited(1, {"gone"}), exited(2, {"bad"})}), std::chrono::seconds(1)) ==
+        RoundFault{"crash", false});
+  CHECK(round_fault(outcome_of(Succeeded{}), std::chrono::seconds(1)) == RoundFault{});
+}
+
+TEST_CASE("the stacks of the other ranks are a part of the traceback and do not replace it") {
+  const std::string text = with_stacks("Traceback\nValueError: bad", "rank 1: (gdb)\n");
+  CHECK(parts_of(text).traceback == "Traceback\nValueError: bad\n");
+  CHECK(parts_of(text).stacks == "rank 1: (gdb)\n");
+  CHECK(parts_of("ValueError: bad").stacks.empty());
+  CHECK(with_stacks(std::string(100'000, 'x'), std::string(19'000, 'y')).size() < 32'000);
+  CHECK(has_only_waited(exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout))));
+  CHECK_FALSE(has_only_waited(exited(0, {kGlooClosed})));
+  CHECK_FALSE(has_only_waited(exited(0, {"ValueError: bad"})));
 }
 
 TEST_CASE("how long the round ran decides between a start-up error and a crash") {

@@ -10,6 +10,8 @@
 namespace drun::agent {
 namespace {
 
+using LineList = std::vector<std::string>;
+
 std::string bytes_of(std::string_view base64) {
   const auto bytes = bytes_of_base64(base64);
   REQUIRE(bytes.has_value());
@@ -97,6 +99,88 @@ TEST_CASE("nothing is found in the dumps of a healthy job") {
         Diagnosis());
   CHECK(diagnose_calls({}) == Diagnosis());
   CHECK(diagnose_calls({dump_of(0, test::kRealDesync0)}) == Diagnosis());
+}
+
+TEST_CASE("the JSON of torch's control server is read") {
+  // Written by torch 2.15 for a Gloo job, abridged.
+  const std::string call =
+      R"("input_dtypes":["Float"],"input_sizes":[[4,3]],"is_p2p":false,"output_dtypes":["Float"],)"
+      R"("output_sizes":[[4,3]],"pg_id":0,"process_group":["0","default_pg"],"state":"scheduled",)"
+      R"("timeout_ms":25000)";
+  const Result<FlightDump> dump = read_flight_json(
+      1, R"({"comm_lib_version":"","entries":[{"collective_seq_id":1,"profiling_name":)"
+         R"("gloo:all_reduce","retired":true,)" +
+             call +
+             R"(},{"collective_seq_id":2,"profiling_name":"gloo:broadcast","retired":false,)" +
+             call + R"(}],"version":"2.10"})");
+  REQUIRE(dump.has_value());
+  CHECK(dump->rank == 1);
+  REQUIRE(dump->calls.size() == 2);
+  CHECK(dump->calls[0].state == CallState::Completed);
+  CHECK(dump->calls[1] == FlightCall{.group = "0",
+                                     .number = 2,
+                                     .op = "broadcast",
+                                     .sizes = "[4, 3]",
+                                     .output_sizes = "[4, 3]",
+                                     .types = "Float",
+                                     .state = CallState::Scheduled});
+  CHECK(dump->groups.at("0").description == "default_pg");
+  for (const char* wrong :
+       {"", "[]", "{}", R"({"entries":3})", R"({"entries":[{"collective_seq_id":"x"}]})",
+        R"({"entries":[{"collective_seq_id":1,"process_group":[],"profiling_name":"a"}]})"})
+    CHECK_FALSE(read_flight_json(0, wrong).has_value());
+}
+
+TEST_CASE("lines of evidence keep what a comparison of dumps needs") {
+  const FlightDump dump = dump_of(0, test::kRealDesync0);
+  const LineList lines = flight_lines(dump);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[2] ==
+        "Flight Recorder: call 3 in 0 (default_pg): all_reduce, scheduled, of [8] Float, at "
+        "train.py:9");
+  LineList others{"process python", "  thread python"};
+  others.insert(others.begin(), lines.begin(), lines.end());
+  const FlightDump read = flight_dump_of(0, others);
+  REQUIRE(read.calls.size() == 3);
+  CHECK(read.groups.at("0").description == "default_pg");
+  CHECK(read.calls[2].number == 3);
+  CHECK(read.calls[2].op == "all_reduce");
+  CHECK(read.calls[2].sizes == "[8] Float");
+  CHECK(read.calls[2].place == "train.py:9");
+  CHECK(read.calls[0].state == CallState::Completed);
+
+  const auto through_lines = [](int rank, const FlightDump& each) {
+    return flight_dump_of(rank, flight_lines(each));
+  };
+  const Diagnosis found =
+      diagnose_calls({through_lines(0, dump), through_lines(1, dump_of(1, test::kRealDesync1)),
+                      through_lines(2, dump)});
+  CHECK(found.fault == FaultClass::Desync);
+  CHECK(ranks_text(found.ranks) == "rank 1");
+
+  // Long lists: the last completed calls, the first that wait and the last one.
+  std::vector<Made> calls(1000, kDone);
+  calls.insert(calls.end(), 100, kScheduled);
+  const FlightDump cut = through_lines(3, made(3, calls));
+  REQUIRE(cut.calls.size() == 9);
+  CHECK(cut.calls.front().number == 997);
+  CHECK(cut.calls[4].number == 1001);
+  CHECK(cut.calls.back().number == 1100);
+}
+
+TEST_CASE("names in a dump cannot add lines to the evidence") {
+  FlightDump dump = made(0, {{.op = "all\nrank 7: (gdb), at x", .sizes = "[8]"}}, "a: (b\n, c");
+  dump.calls[0].types = "Float\nnote: x";
+  dump.calls[0].place = "a.py:1\nrank 3: (gdb)";
+  const LineList lines = flight_lines(dump);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find('\n') == std::string::npos);
+  const FlightDump read = flight_dump_of(0, lines);
+  REQUIRE(read.calls.size() == 1);
+  CHECK(read.calls[0].number == 1);
+  for (const char* wrong : {"Flight Recorder: call ", "Flight Recorder: call x in 0: a, completed",
+                            "Flight Recorder: call 1 in 0", "Flight Recorder: call 1 in 0: a"})
+    CHECK(flight_dump_of(0, {wrong}).calls.empty());
 }
 
 TEST_CASE("dumps of protocols 2 to 4 with NCCL's schema are read") {

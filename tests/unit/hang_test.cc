@@ -169,6 +169,20 @@ TEST_CASE("time in which workers are inspected does not count as silence") {
   CHECK(worker.after(15s, nothing).has_value());
 }
 
+TEST_CASE("what a dump of the Flight Recorder costs a worker is no sign of life") {
+  Watched worker;
+  worker.after(70s, nothing);
+  CHECK(worker.is_quiet());
+  worker.begin_look();
+  worker.after(10s, [](Sample& sample) { ++sample.cpu_ticks; });
+  worker.end_look();
+  CHECK(worker.is_quiet());
+  worker.begin_look();
+  worker.after(10s, [](Sample& sample) { sample.cpu_ticks += 50; });
+  worker.end_look();
+  CHECK_FALSE(worker.is_quiet());
+}
+
 TEST_CASE("a pulse page shows which operation a worker is in") {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.file("beats");

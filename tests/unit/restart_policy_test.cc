@@ -53,6 +53,28 @@ TEST_CASE("the option --no-restart-on overrides --restart-on") {
   CHECK(restart_objection(policy, 1, {}, Exited{3}, kNow) == "--restart-on does not name it");
 }
 
+TEST_CASE("restart rules may name the class of a fault, or all that a restart does not help") {
+  const RoundFault desync{.name = "desync", .is_pointless = true};
+  const RoundFault network{.name = "network"};
+  const auto objection = [](const RestartPolicy& policy, const RoundFault& fault) {
+    return restart_objection(policy, 1, {}, Exited{1}, kNow, fault).value_or("none");
+  };
+  const RestartPolicy only{.only_on = ExitKinds{.codes = {7}, .faults = {"network"}}};
+  CHECK(objection(only, network) == "none");
+  CHECK(objection(only, desync) == "--restart-on does not name it (desync)");
+  const RestartPolicy never{.never_on = {.faults = {"desync"}}};
+  CHECK(objection(never, network) == "none");
+  CHECK(objection(never, desync) == "--no-restart-on names desync");
+  const RestartPolicy pointless{.never_on = {.faults = {kPointless}}};
+  CHECK(objection(pointless, network) == "none");
+  CHECK(objection(pointless, desync) ==
+        "--no-restart-on names pointless, and a restart does not help after desync");
+  CHECK(objection(pointless, {}) == "none");
+  CHECK(needs_fault(only));
+  CHECK(needs_fault(never));
+  CHECK_FALSE(needs_fault({.never_on = {.codes = {1}}}));
+}
+
 TEST_CASE("the pause before a restart doubles up to its limit") {
   const RestartPolicy policy{.pause = 2s, .most_pause = 10s};
   CHECK(pause_before(policy, 1) == 2s);

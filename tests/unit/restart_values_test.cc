@@ -23,7 +23,9 @@ TEST_CASE("restarts are a count, or a count per time or per progress") {
 
 TEST_CASE("restart rules accept exit codes and signal names") {
   CHECK(*parse_exit_kinds("1, 42,SIGKILL,TERM") == ExitKinds{{1, 42}, {9, 15}});
-  for (const char* wrong : {"", "0", "256", "SIGNONE", "1;2", "-9"})
+  CHECK(*parse_exit_kinds("3,network,pointless,SIGTERM") ==
+        ExitKinds{{3}, {15}, {"network", "pointless"}});
+  for (const char* wrong : {"", "0", "256", "SIGNONE", "1;2", "-9", "none", "preempted"})
     CHECK_FALSE(parse_exit_kinds(wrong));
   CHECK_THAT(parse_exit_kinds("0").error().message, ContainsSubstring("\"0\" is neither"));
 }

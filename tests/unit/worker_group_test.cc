@@ -140,6 +140,31 @@ TEST_CASE("a failed worker stops the others at once and is reported once") {
   CHECK(round(AllGone{}) == Names{"gone"});
 }
 
+TEST_CASE("a failure may hold the stop of the other workers until a request or the limit") {
+  const WorkerExited held{.local_rank = 1, .holds_stop = true};
+  Round round = running(3);
+  CHECK(round(held) == Names{"failed 1"});
+  CHECK(round(AllGone{}).empty());
+  CHECK(round(WorkerExited{.local_rank = 2, .holds_stop = true}) == Names{"failed 2"});
+  CHECK(round(StopRequested{}) == Names{"signal 15", "check"});
+  CHECK(round(WorkerExited{.local_rank = 0, .before_stop = false}) == Names{"check"});
+  CHECK(round(AllGone{}) == Names{"gone"});
+
+  Round forgotten = running(2);
+  CHECK(forgotten(held) == Names{"failed 1"});
+  CHECK(forgotten.after(milliseconds(11'999)).empty());
+  CHECK(forgotten.after(milliseconds(1)) == Names{"signal 15", "check"});
+
+  Round killed = running(2);
+  CHECK(killed(held) == Names{"failed 1"});
+  CHECK(killed(KillRequested{}) == Names{"kill", "check"});
+
+  Round last = running(2);
+  CHECK(last(held) == Names{"failed 1"});
+  CHECK(last(WorkerExited{.local_rank = 0, .succeeded = true}) == Names{"signal 15", "check"});
+  CHECK(last(AllGone{}) == Names{"gone"});
+}
+
 TEST_CASE("a worker exit is a failure only if it was seen before the stop signal") {
   Round round = running(3);
   round(kBad0);

@@ -59,7 +59,7 @@ std::string refusal_of_counts(const Call& call, int size) {
 
 // Rank of each member in MPI_COMM_WORLD, told over the store.
 std::vector<int> world_ranks(const BackendContext& context) {
-  initialise();
+  initialize();
   int mine = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &mine);
   if (context.size == 1) return {mine};

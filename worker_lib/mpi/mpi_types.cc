@@ -21,7 +21,7 @@ void must(int code, const char* what, std::optional<int> peer) {
       std::string(what) + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
 }
 
-void initialise() {
+void initialize() {
   int is_done = 0;
   MPI_Initialized(&is_done);
   if (is_done == 0) {
@@ -38,7 +38,7 @@ void initialise() {
   MPI_Query_thread(&level);
   if (level < MPI_THREAD_MULTIPLE) {
     throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
-                         "MPI was initialised without MPI_THREAD_MULTIPLE, which the backend mpi "
+                         "MPI was initialized without MPI_THREAD_MULTIPLE, which the backend mpi "
                          "needs; use MPI_Init_thread, or leave it to drun");
   }
 }

@@ -55,12 +55,12 @@ class NodeBackend final : public Backend {
       : layout_(context.node_of), rank_(context.rank), is_debug_(context.is_debug) {
     all_ = connect_some(context, first_ranks(context.size), "all", "all ranks", across);
     const int node = layout_.node_of(rank_);
-    const std::vector<int>& neighbours = layout_.ranks_of(node);
+    const std::vector<int>& neighbors = layout_.ranks_of(node);
     BackendContext within = context;
     within.is_lookout = false;  // the one of all ranks sees them all
-    if (neighbours.size() > 1) {
+    if (neighbors.size() > 1) {
       const std::string name = "node" + std::to_string(node);
-      node_ = connect_some(within, neighbours, name, "the ranks of one node", local);
+      node_ = connect_some(within, neighbors, name, "the ranks of one node", local);
     }
     if (is_leader() || layout_.is_uniform()) {
       const int on_node = layout_.local_rank_of(rank_);
