@@ -94,7 +94,7 @@ MPI_Op mpi_op(ReduceOp op) {
 std::string refusal_of_count(std::size_t count) {
   if (count <= static_cast<std::size_t>(std::numeric_limits<int>::max())) return "";
   return "MPI takes at most 2^31 - 1 elements at once, not " + std::to_string(count) +
-         "; split the operation, or use shm+gloo";
+         "; split the operation, or use shm+tcp";
 }
 
 int to_int(std::size_t count) {
