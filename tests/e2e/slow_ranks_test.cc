@@ -6,6 +6,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/places.h"
 
 namespace drun::testing {
@@ -27,12 +28,6 @@ std::vector<json> slow_events(const std::string& file) {
   for (std::string line; std::getline(text, line);)
     if (json event = json::parse(line); event["event"] == "slow_found") events.push_back(event);
   return events;
-}
-
-std::size_t count(const std::string& text, const std::string& word) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++found;
-  return found;
 }
 
 Ended status(const Words& words) { return run({.argv = Words{drun_program(), "status"} + words}); }
