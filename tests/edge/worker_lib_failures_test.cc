@@ -214,7 +214,9 @@ TEST_CASE("all ranks name a killed rank within milliseconds, in every operation"
                                Limit{"tcp", std::chrono::milliseconds(100)});
   constexpr int kVictim = 2;
   constexpr int kAttempts = 5;  // a busy machine can delay any of them
-  for (const auto& [name, operation] : waiting_operations()) {
+  for (const auto& waiting : waiting_operations()) {
+    const auto& name = waiting.first;
+    const auto& operation = waiting.second;
     INFO(limit.backend << ", " << name);
     std::int64_t fastest = std::numeric_limits<std::int64_t>::max();
     for (int i = 0; i < kAttempts && fastest > limit.time / std::chrono::nanoseconds(1); ++i) {
