@@ -218,7 +218,7 @@ class Agent final : rendezvous::Client::Listener,
   std::optional<WorkerEnd> held_;
   asio::steady_timer hold_{io_};
   std::string stacks_at_failure_;  // of this round
-  std::vector<SlowRank> slow_;  // found by the coordinator
+  std::vector<SlowRank> slow_;     // found by the coordinator
 };
 
 Agent::Agent(const AgentSpec& spec, const Log& log)

@@ -105,8 +105,7 @@ TEST_CASE("random programs of mixed collectives match a sequential model") {
   CHECK(run_all(mesh, program) == "");
 }
 
-TEST_CASE(
-    "in a small all_reduce and in a barrier, each rank sends log2 of the ranks messages") {
+TEST_CASE("in a small all_reduce and in a barrier, each rank sends log2 of the ranks messages") {
   MemoryMesh mesh(8);
   Scenario scenario;
   scenario.size = 8;
