@@ -334,7 +334,7 @@ std::string SlowRanks::processors_of(int node, std::size_t windows) const {
     throttled += told.throttled_permille;
     hot += told.is_hot ? 1 : 0;
   }
-  const auto count = static_cast<int>(windows);
+  const int count = std::max(1, static_cast<int>(windows));
   std::string text;
   if (stolen >= kShownPermille * count)
     text += "; the hypervisor takes " + std::to_string(stolen / count / 10) +
@@ -360,6 +360,7 @@ std::vector<std::pair<int, SlowRank>> SlowRanks::slow_nodes() const {
   std::stable_sort(slow.begin(), slow.end(),
                    [](const Entry* a, const Entry* b) { return a->excess > b->excess; });
   std::vector<std::pair<int, SlowRank>> nodes;
+  nodes.reserve(slow.size());
   for (const Entry* entry : slow) nodes.emplace_back(entry->node, entry->told);
   return nodes;
 }
