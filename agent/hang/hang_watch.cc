@@ -43,7 +43,7 @@ std::vector<WorkerFacts> HangWatch::facts(std::size_t count, const ras::Findings
   std::vector<WorkerFacts> facts;
   for (std::size_t i = 0; i < count; ++i)
     facts.push_back({.pulse = files_.pulse(i),
-                     .is_quiet = hang::is_quiet(state_, i),
+                     .is_quiet = on_suspects_ && hang::is_quiet(state_, i),
                      .nccl = i < positions.size() ? positions[i] : ras::RankPosition()});
   return facts;
 }

@@ -46,8 +46,8 @@ class HangWatch {
   void end_look();
 
   // Facts about the first `count` workers, as of now: a worker that an operation has kept waiting
-  // until the look may have gone on since the last sample. `findings`: NCCL's newest answer; if
-  // empty, the latest stored one is used.
+  // until the look may have gone on since the last sample. After stop(), none counts as quiet: they
+  // have ended. `findings`: NCCL's newest answer; if empty, the latest stored one is used.
   std::vector<WorkerFacts> facts(std::size_t count, const ras::Findings& findings);
 
  private:

@@ -145,6 +145,7 @@ class ProgramStarter::Handle final : public ProgramStart {
   ~Handle() override { impl_->forget(program_); }
 
   std::optional<Refusal> ended() override { return impl_->ended(program_); }
+  bool is_before_exec() const override { return program_->start != nullptr; }
 
  private:
   const std::shared_ptr<Impl> impl_;

@@ -31,6 +31,10 @@ class ProgramStart {
   // was, or if the process was killed before.
   virtual std::optional<Refusal> ended() = 0;
 
+  // Between clone and exec. The starter waits for the end of this time: if the process is killed in
+  // it, ended() must still be called, or the io_context runs for ever.
+  virtual bool is_before_exec() const = 0;
+
  protected:
   ProgramStart() = default;
 };

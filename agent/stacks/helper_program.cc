@@ -56,6 +56,10 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   void stop() {
     on_end_ = nullptr;
     kill();
+    if (pidfd_.is_open() && start_ && start_->is_before_exec()) {  // await_end() follows
+      timer_.cancel();
+      return reader_->close();
+    }
     start_.reset();
     reap();
     close();
@@ -118,7 +122,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
                         if (ec || !self->pidfd_.is_open()) return;
                         self->reap();
                         if (const auto refusal = self->start_->ended()) self->refused(*refusal);
-                        self->reader_->take_now();
+                        if (self->on_end_) self->reader_->take_now();
                         self->tell();
                         self->close();
                       });

@@ -92,10 +92,7 @@ Actions on_worker_exited(State& worker_group, const WorkerExited& exited, Time n
     if (!failed && worker_group.alive == 0) return succeed(worker_group, now);
   }
   if (failed) actions.push_back(ReportFailure{exited.local_rank});
-  if (worker_group.alive == 0 && is_in<Held>(worker_group)) {
-    for (const Action& action : begin_stopping(worker_group, SIGTERM, now))
-      actions.push_back(action);
-  } else if (worker_group.alive == 0 && is_in<Notified, Stopping, Killing>(worker_group))
+  if (worker_group.alive == 0 && is_in<Notified, Stopping, Killing>(worker_group))
     actions.push_back(CheckIfGone{});
   return actions;
 }

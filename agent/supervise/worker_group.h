@@ -8,7 +8,7 @@
 //               Started  last exit  failure     Stop          Kill     AllGone  deadline
 //  Idle         Running  -          -           -             -        -        -
 //  Running      assert   success 1  Stop. 2, 7  Stopping 2,3  Killing  -        -
-//  Held         assert   Stopping   record 7    Stopping 2    Killing  -        Stopping 2
+//  Held         assert   -          record 7    Stopping 2    Killing  -        Stopping 2
 //  Notified     assert   check      record      Stopping 2    Killing  Idle 4   Stopping 2
 //  Stopping     assert   check      record      -             Killing  Idle 4   Killing
 //  Waiting      assert   assert     assert      Stopping 2    Killing  Idle     report, Terminating
@@ -27,7 +27,7 @@
 //  6  after `unkillable`: gives up and reports the processes that SIGKILL did not end
 //  7  a failure with `holds_stop` enters Held: the other workers run on, so that their stacks can
 //  be
-//     read; every later failure is recorded
+//     read, here and on other nodes; every later failure is recorded
 //  -  ignored      assert  cannot happen unless the caller has a bug
 #pragma once
 

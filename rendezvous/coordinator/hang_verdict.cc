@@ -50,7 +50,18 @@ std::optional<HangVerdict> by_counts(const RankPositions& positions, const RankR
   if (!do_differ) return std::nullopt;
   const RankRanges behind =
       ranks_where(positions, [&](const Place& place) { return place.arrived == *least; });
-  const RankRanges culprits = intersection(silent, behind);
+  RankRanges culprits = intersection(silent, behind);
+  // Nodes are looked at one after the other. If a rank that is ahead shows signs of life, it may
+  // have gone on since the look at a rank that waited for it, which has then gone on too.
+  const RankRanges ahead = ranks_where(
+      positions, [&](const Place& place) { return place.arrived > *least && !place.is_quiet; });
+  if (!ahead.empty() && !culprits.empty()) {
+    const RankRanges inside = ranks_where(
+        positions, [&](const Place& place) { return place.is_inside && place.arrived == *least; });
+    culprits = difference(culprits, inside);
+    if (culprits.empty())
+      return HangVerdict{.words = ranks_text(ahead) + " went on during the look"};
+  }
   if (!culprits.empty()) return blame(positions, culprits);
   // If all silent ranks are inside an operation, they wait for `behind`.
   const RankRanges waiting =

@@ -141,6 +141,26 @@ TEST_CASE("a process runs again after a tool was killed that had stopped it") {
   CHECK(testing::eventually([&] { return state() == ") S"; }));
 }
 
+TEST_CASE("a look that is stopped at any moment of its start leaves nothing to wait for") {
+  StacksRig rig;
+  if (!is_allowed(rig)) return;
+  rig.add_tool("gdb", "exec sleep 100");
+  const Running one = sleeper();
+  for (int steps = 0; steps < 60; ++steps) {
+    CAPTURE(steps);
+    int answers = 0;
+    rig.collector().collect({one.pid()}, [&answers](const FoundStacks&) { ++answers; });
+    rig.io().restart();
+    for (int i = 0; i < steps % 6; ++i) rig.io().poll_one();
+    rig.collector().stop();
+    CHECK(answers == 1);
+    const auto began = std::chrono::steady_clock::now();
+    rig.io().restart();
+    rig.io().run_for(20s);
+    REQUIRE(std::chrono::steady_clock::now() - began < 10s);
+  }
+}
+
 TEST_CASE("a tool that prints endlessly is stopped") {
   StacksRig rig;
   if (!is_allowed(rig)) return;

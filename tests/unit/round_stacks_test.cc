@@ -242,6 +242,18 @@ TEST_CASE("ranks that wait for an active rank have not hung") {
   CHECK(verdict.words == "ranks 1-3 wait in all_reduce #12 for rank 0, not silent");
 }
 
+TEST_CASE("a rank that waited for one that has gone on during the look has not hung") {
+  std::vector<Stand> stands(3, {.arrived = 9, .is_inside = true});
+  stands[0] = {.is_quiet = false, .arrived = 11, .is_inside = true};
+  CHECK(verdict_on(evidence_of(stands), {1, 2}).culprits.empty());
+  // It has hung if it is in no operation, or if the others are silent too.
+  stands[1].is_inside = false;
+  CHECK(verdict_on(evidence_of(stands), {1, 2}).culprits == ranges({1}));
+  stands[0].is_quiet = true;
+  stands[1].is_inside = true;
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 2}).culprits == ranges({1, 2}));
+}
+
 TEST_CASE("the rank that lags in NCCL is blamed for the hang") {
   std::vector<Stand> stands(8, {.nccl = NcclPosition::Ahead});
   stands[5].nccl = NcclPosition::Behind;
