@@ -9,7 +9,8 @@
 //   refused                     it connects to a port at which nobody listens
 // Without a fault, all ranks end after three phases of SECONDS:
 //   quiet                       in each of which one rank sleeps
-//   busy                        in each of which one rank prints a line each half second
+//   busy                        in each of which one rank computes and prints a line each half
+//   second
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,15 +37,13 @@ using Seconds = std::chrono::duration<double>;
 void compute_for(Seconds time) {
   const auto end = Clock::now() + time;
   volatile double sum = 0;
-  while (Clock::now() < end) sum = sum + 1;
-}
-
-void print_for(Seconds time) {
-  const auto end = Clock::now() + time;
+  auto next = Clock::now();
   while (Clock::now() < end) {
-    std::puts("working");
+    sum = sum + 1;
+    if (Clock::now() < next) continue;
+    std::printf("%.0f operations\n", static_cast<double>(sum));
     std::fflush(stdout);
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    next += std::chrono::milliseconds(500);
   }
 }
 
@@ -130,7 +129,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < steps; ++i) step.take(group);
     for (int phase = 0; is_healthy && phase < 3; ++phase) {
       if (group.rank() == (faulty + phase) % group.size())
-        fault == "quiet" ? std::this_thread::sleep_for(time) : print_for(time);
+        fault == "quiet" ? std::this_thread::sleep_for(time) : compute_for(time);
       step.take(group);
     }
     if (is_healthy) return;
