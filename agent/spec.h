@@ -47,17 +47,17 @@ const char* to_string(MemoryPolicy policy);
 // --- Output
 
 enum class OutputMode {
-  Lines,     // whole lines, unchanged
-  Labelled,  // whole lines, each with the label in front
-  Raw,       // the workers get drun's own descriptors
-  Json,      // each line an object, all of them on stdout
+  Lines,    // whole lines, unchanged
+  Labeled,  // whole lines, each with the label in front
+  Raw,      // the workers get drun's own descriptors
+  Json,     // each line an object, all of them on stdout
 };
 
 // One stream (stdout or stderr) of one worker.
 struct StreamPlan {
-  bool to_file = false;      // --redirects, --tee
-  bool to_console = true;    // not redirected, or teed, and passed by --local-ranks-filter
-  bool is_labelled = false;  // --tee's prefix, or --output=labelled
+  bool to_file = false;     // --redirects, --tee
+  bool to_console = true;   // not redirected, or teed, and passed by --local-ranks-filter
+  bool is_labeled = false;  // --tee's prefix, or --output=labelled
   bool operator==(const StreamPlan&) const = default;
 };
 
@@ -177,6 +177,8 @@ struct AgentSpec {
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
   std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not detected
+  // Of the detection of slow ranks; shorter in tests.
+  std::chrono::milliseconds speed_window{std::chrono::seconds(10)};
   std::optional<DeadlineSpec> deadline{};
   std::optional<std::string> checkpoint_directory{};  // --checkpoint-dir
   std::vector<int> termination_signals;  // numbers; a signal ignored at the start stays ignored

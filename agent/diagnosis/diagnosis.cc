@@ -164,7 +164,7 @@ void set_groups(Diagnosis& diagnosis, CallGroups& groups, const char* verb) {
   std::vector<RankRanges> ranks;
   std::string text;
   for (auto& [call, group] : groups) {
-    normalise(group);
+    normalize(group);
     ranks.push_back(group);
     if (ranks.size() <= 3) text += (text.empty() ? "" : ", ") + ranks_text(group) + verb + call;
   }
@@ -281,7 +281,7 @@ std::optional<Diagnosis> by_stacks(const std::vector<Read>& all, int world_size)
     if (evidence.groups.empty()) evidence = read_evidence(parts_of(each.failure->traceback).stacks);
   }
   if (evidence.groups.empty()) return std::nullopt;
-  normalise(reported);
+  normalize(reported);
   for (StackGroup& group : evidence.groups) group.ranks = difference(group.ranks, reported);
   for (const Read& each : all) {
     const int rank = each.failure->rank;
@@ -321,8 +321,8 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
     if (!each.text.collective.empty()) collectives.insert(each.text.collective);
     if (!each.text.place.empty()) places.insert(each.text.place);
   }
-  normalise(named);
-  normalise(reported);
+  normalize(named);
+  normalize(reported);
   const Read& first = all.front();
   const auto add_all = [&all](Diagnosis& diagnosis) {
     for (const Read& each : all) {
@@ -383,7 +383,7 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
     // A text may name the peer: it may have ended with success, or not been reported.
     for (const Read& each : all)
       diagnosis.ranks.insert(diagnosis.ranks.end(), each.text.named.begin(), each.text.named.end());
-    normalise(diagnosis.ranks);
+    normalize(diagnosis.ranks);
   }
   add_all(diagnosis);
   return diagnosis;
@@ -398,7 +398,7 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
     for (const Failure& failure : failed.failures)
       if (std::holds_alternative<Hung>(failure.status))
         suspects.push_back({failure.rank, failure.rank});
-    normalise(suspects);
+    normalize(suspects);
     if (knows_calls) return *seen.calls;
     Diagnosis diagnosis = diagnose_hang(seen.stacks ? *seen.stacks : read_evidence(root.traceback),
                                         suspects, outcome.world_size);

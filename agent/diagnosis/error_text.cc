@@ -236,7 +236,7 @@ void add_numbers(RankRanges& ranks, std::string_view text) {
     text.remove_prefix(next);
     if (text.starts_with("and ")) text.remove_prefix(4);
   }
-  normalise(ranks);
+  normalize(ranks);
 }
 
 // Behind the last `mark` before `end_mark`.
@@ -273,7 +273,7 @@ RankRanges ranks_named(const std::vector<std::string_view>& lines) {
       add_numbers(ranks, line.substr(at + 20));
     }
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 

@@ -21,7 +21,7 @@ using pickle::NodeId;
 constexpr std::size_t kNameBytes = 80;
 constexpr std::size_t kMostSizes = 8;
 constexpr std::size_t kMostDimensions = 8;
-constexpr std::size_t kMostFrames = 64;
+constexpr std::size_t kMostRecordedFrames = 64;
 constexpr std::size_t kMostGroups = 1024;
 constexpr std::size_t kMostMembers = 65'536;
 
@@ -77,7 +77,7 @@ std::string place_of(const Document& document, NodeId entry) {
   const auto id = document.find(entry, "frames");
   const auto* frames = id ? document.items(*id) : nullptr;
   if (frames == nullptr) return "";
-  for (std::size_t i = 0; i < std::min(frames->size(), kMostFrames); ++i) {
+  for (std::size_t i = 0; i < std::min(frames->size(), kMostRecordedFrames); ++i) {
     const NodeId frame = (*frames)[i];
     const auto file = document.find(frame, "filename");
     const auto path = file ? document.text(*file) : std::nullopt;
@@ -112,7 +112,7 @@ RankRanges ranks_in(std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     ranks.push_back({rank, rank});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -246,11 +246,11 @@ std::optional<Finding> first_difference(const GroupCalls& group) {
       waiting.push_back({rank, rank});
       (call->state == CallState::Started ? started : scheduled).push_back({rank, rank});
     }
-    for (RankRanges* ranks : {&waiting, &started, &scheduled, &there}) normalise(*ranks);
+    for (RankRanges* ranks : {&waiting, &started, &scheduled, &there}) normalize(*ranks);
     if (same.size() > 1) {
       std::vector<RankRanges> parts;
       for (auto& [key, ranks] : same) {
-        normalise(ranks);
+        normalize(ranks);
         parts.push_back(ranks);
       }
       return Finding{FaultClass::Desync, &group, number, ranks_that_differ(parts)};
@@ -261,7 +261,7 @@ std::optional<Finding> first_difference(const GroupCalls& group) {
       const bool is_behind = member.calls.empty() || member.calls.rbegin()->first < number;
       if (is_behind) missing.push_back({member.rank, member.rank});
     }
-    normalise(missing);
+    normalize(missing);
     if (missing.empty() && !started.empty() && !scheduled.empty()) missing = scheduled;
     if (!missing.empty()) return Finding{FaultClass::MissingRank, &group, number, missing};
   }
@@ -278,7 +278,7 @@ RankRanges waiting_anywhere(const std::map<int, const FlightDump*>& dumps, const
         });
     if (waits) ranks.push_back({rank, rank});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -315,7 +315,7 @@ Diagnosis diagnosis_from(const Finding& finding) {
   std::vector<std::string> others;
   const auto add = [&](std::map<std::string, RankRanges>& list, const char* verb) {
     for (auto& [what, ranks] : list) {
-      normalise(ranks);
+      normalize(ranks);
       const std::string line = ranks_text(ranks) + verb + what;
       if (++shown <= 3) text += (text.empty() ? "" : ", ") + line;
       const bool is_own = !intersection(ranks, finding.ranks).empty();

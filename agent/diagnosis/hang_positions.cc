@@ -51,12 +51,12 @@ void read_doing(GroupPosition& position, std::string_view doing) {
     position.bytes = rest.substr(bytes + 2, rest.find(')', bytes) - bytes - 2);
 }
 
-struct Frame {
+struct StackFrame {
   std::string_view function;
   std::string_view file;
 };
 
-Frame frame_of(std::string_view line) {
+StackFrame frame_of(std::string_view line) {
   line = trimmed(line);
   const std::size_t open = line.rfind(" (");
   if (open == line.npos || !line.ends_with(')')) return {line, {}};
@@ -134,7 +134,7 @@ bool is_torch_file(std::string_view file) {
 // From Python frames, C++ frames or, without a debugger, the state of the main thread.
 void read_frames(GroupPosition& position, const MainThread& main) {
   for (const std::string_view line : main.frames) {
-    const Frame frame = frame_of(line);
+    const StackFrame frame = frame_of(line);
     const bool is_found = position.position != Position::Unknown;
     if (is_found && !is_torch_file(frame.file) && frame.file.find(".py:") != frame.file.npos) {
       position.place = frame.file;
@@ -159,7 +159,7 @@ void read_frames(GroupPosition& position, const MainThread& main) {
   const bool is_kernel = state == "running" || state.starts_with("sleeping") ||
                          state.starts_with("stuck in the kernel");
   if (!is_kernel) {  // a debugger's, in no call that is known
-    const Frame frame = frame_of(state);
+    const StackFrame frame = frame_of(state);
     const bool sleeps = holds(frame.function, "nanosleep") || frame.function == "sleep";
     const bool polls = holds(frame.function, "poll") && !holds(frame.function, "epoll");
     if (polls && main.has_loading_process)
@@ -200,7 +200,7 @@ RankRanges ranks_at(const std::vector<Placed>& placed, const auto& is_wanted) {
   for (const Placed& each : placed)
     if (is_wanted(each))
       ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -267,7 +267,7 @@ std::map<std::string, RankRanges> different_calls(const std::vector<Placed>& pla
     if (needs_equal_bytes(each.at.op) && !each.at.bytes.empty()) call += " (" + each.at.bytes + ")";
     RankRanges& ranks = calls[call];
     ranks.insert(ranks.end(), each.group->ranks.begin(), each.group->ranks.end());
-    normalise(ranks);
+    normalize(ranks);
     has_numbers = has_numbers && each.at.number.has_value();
     if (number && each.at.number && *number != *each.at.number) is_uniform = false;
     if (each.at.number) number = each.at.number;
@@ -328,7 +328,7 @@ RankRanges read_ranks(std::string_view text) {
     if (!last || *last < *first) return {};
     ranks.push_back({*first, *last});
   }
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 
@@ -344,7 +344,7 @@ RankRanges ranks_that_differ(const std::vector<RankRanges>& groups) {
   for (const RankRanges& group : groups)
     if (with_most > 1 || count_of(group) < most)
       ranks.insert(ranks.end(), group.begin(), group.end());
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 

@@ -192,6 +192,7 @@ std::vector<std::optional<FlightDump>> collect_flights(const std::vector<FlightP
     for (Request& request : requests) request.look_at_file();
   }
   std::vector<std::optional<FlightDump>> dumps;
+  dumps.reserve(requests.size());
   for (Request& request : requests) dumps.push_back(request.take());
   return dumps;
 }
@@ -264,6 +265,7 @@ void FlightRequests::ask(OnDumps on_dumps) {
   if (!is_on_ || directory_.empty())
     return asio::post(io_, [on_dumps = std::move(on_dumps)] { on_dumps({}); });
   std::vector<FlightPlace> places;
+  places.reserve(static_cast<std::size_t>(workers_));
   for (int i = 0; i < workers_; ++i) {
     const std::string rank = std::to_string(base_rank_ + i);
     places.push_back({.rank = base_rank_ + i,

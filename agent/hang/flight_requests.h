@@ -1,8 +1,7 @@
 // edge. Asks PyTorch in this node's workers for dumps of the Flight Recorder, and reads them.
 //
-// Ways:    a byte to the named pipe that ProcessGroupNCCL creates
-// (TORCH_NCCL_DEBUG_INFO_PIPE_FILE),
-//          which then writes a dump to a file; and a request to the worker's control server
+// Ways:    a byte to the named pipe of ProcessGroupNCCL (TORCH_NCCL_DEBUG_INFO_PIPE_FILE), which
+//          then writes a dump to a file; and a request to the worker's control server
 //          (TORCH_WORKER_SERVER_SOCKET), which answers with JSON. A worker may have either or none.
 // Files:   <temporary>/drun_flights_<random>/<round>_<rank>.pipe, <round>_<rank> and
 //          <round>_<local rank>.sock, in a directory of mode 0700 that the agent removes.

@@ -8,13 +8,11 @@ namespace drun::agent {
 
 using Clock = std::chrono::steady_clock;
 
-Result<void> HangWatch::prepare(int round, int workers) {
-  if (!is_on()) return {};
-  return files_.prepare(round, workers);
-}
-
-std::string HangWatch::heartbeat_file(std::size_t local_rank) const {
-  return is_on() ? files_.path(local_rank) : "";
+Result<void> HangWatch::prepare(const World& world) {
+  const bool has_files = is_on() || (world.world_size > 1 && !world.is_preflight);
+  Result<void> prepared = files_.prepare(world.round, has_files ? world.local_world_size : 0);
+  if (prepared || is_on()) return prepared;
+  return files_.prepare(world.round, 0);
 }
 
 void HangWatch::start(const World& world, Pids pids, OnSuspects on_suspects) {

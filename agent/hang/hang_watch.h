@@ -33,10 +33,12 @@ class HangWatch {
   bool is_on() const { return timeout_.count() > 0; }
   std::chrono::milliseconds interval() const { return hang::sample_interval(timeout_); }
 
-  // Errors: System if heartbeat files cannot be created.
-  Result<void> prepare(int round, int workers);
-  // The value of DRUN_HEARTBEAT_FILE; empty if hang detection is off.
-  std::string heartbeat_file(std::size_t local_rank) const;
+  // Creates heartbeat files also without hang detection, unless the world has a single worker: they
+  // show slow ranks. Errors: System if they cannot be created and hang detection is on.
+  Result<void> prepare(const World& world);
+  // The value of DRUN_HEARTBEAT_FILE; empty if there is none.
+  std::string heartbeat_file(std::size_t local_rank) const { return files_.path(local_rank); }
+  CallTimes call_times(std::size_t local_rank) const { return files_.call_times(local_rank); }
 
   void start(const World& world, Pids pids, OnSuspects on_suspects);
   void stop();

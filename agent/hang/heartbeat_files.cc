@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -47,6 +48,19 @@ Pulse read_pulse(std::string_view bytes) {
   return pulse;
 }
 
+CallTimes read_call_times(std::string_view bytes, std::chrono::nanoseconds now) {
+  PulsePage page;
+  if (bytes.size() < sizeof(page)) return {};
+  std::memcpy(&page, bytes.data(), sizeof(page));
+  if (page.magic != kPulseMagic) return {};
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  const auto now_ns = static_cast<std::uint64_t>(now.count());
+  const bool is_waiting = page.waiting_since_ns > 0 && page.waiting_since_ns < now_ns;
+  const std::uint64_t ns = std::min(page.waited_ns, kMost / 2) +
+                           (is_waiting ? std::min(now_ns - page.waiting_since_ns, kMost / 2) : 0);
+  return {.begun = page.begun, .in_calls = std::chrono::nanoseconds(ns)};
+}
+
 }  // namespace drun::agent
 
 namespace drun::agent {
@@ -67,7 +81,7 @@ HeartbeatFiles::~HeartbeatFiles() {
 
 Result<void> HeartbeatFiles::prepare(int round, int workers) {
   remove_files();
-  if (directory_.empty()) {
+  if (workers > 0 && directory_.empty()) {
     if (Result<void> made = make_directory(); !made) return made;
   }
   for (int local_rank = 0; local_rank < workers; ++local_rank) {
@@ -110,13 +124,18 @@ std::uint64_t HeartbeatFiles::heartbeat(std::size_t local_rank) const {
   return (beats * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(touched)) | 1;
 }
 
-Pulse HeartbeatFiles::pulse(std::size_t local_rank) const {
-  if (local_rank >= files_.size()) return {};
+std::string HeartbeatFiles::page(std::size_t local_rank) const {
+  if (local_rank >= files_.size()) return "";
   std::string page(kPulseBytes, '\0');
   const ssize_t size = ::pread(files_[local_rank].fd.get(), page.data(), page.size(), 0);
-  if (size <= 0) return {};
-  page.resize(static_cast<std::size_t>(size));
-  return read_pulse(page);
+  page.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return page;
+}
+
+Pulse HeartbeatFiles::pulse(std::size_t local_rank) const { return read_pulse(page(local_rank)); }
+
+CallTimes HeartbeatFiles::call_times(std::size_t local_rank) const {
+  return read_call_times(page(local_rank), std::chrono::steady_clock::now().time_since_epoch());
 }
 
 void HeartbeatFiles::remove_files() {

@@ -7,6 +7,7 @@
 // Owner:   HangWatch; the destructor removes the directory.   Thread: the io_context's only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -31,6 +32,15 @@ struct Pulse {
 // operations are pending, `doing` is the oldest one.
 Pulse read_pulse(std::string_view page);
 
+struct CallTimes {
+  std::uint64_t begun = 0;  // operations; 0: none, or unknown
+  std::chrono::nanoseconds in_calls{0};
+  bool operator==(const CallTimes&) const = default;
+};
+
+// The same for the time in calls. `now`: of the clock of the page (CLOCK_MONOTONIC).
+CallTimes read_call_times(std::string_view page, std::chrono::nanoseconds now);
+
 // --- The files of this node's workers
 
 class HeartbeatFiles {
@@ -44,11 +54,15 @@ class HeartbeatFiles {
   // the path.
   Result<void> prepare(int round, int workers);
 
-  const std::string& path(std::size_t local_rank) const { return files_[local_rank].path; }
+  // Empty if there is no such file.
+  std::string path(std::size_t local_rank) const {
+    return local_rank < files_.size() ? files_[local_rank].path : "";
+  }
 
   // Changes with each heartbeat (a write to the file, or a touch of it); 0: none so far.
   std::uint64_t heartbeat(std::size_t local_rank) const;
   Pulse pulse(std::size_t local_rank) const;
+  CallTimes call_times(std::size_t local_rank) const;
 
  private:
   struct File {
@@ -59,6 +73,7 @@ class HeartbeatFiles {
 
   Result<void> make_directory();
   void remove_files();
+  std::string page(std::size_t local_rank) const;
 
   std::string directory_;
   std::vector<File> files_;

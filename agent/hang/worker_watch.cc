@@ -29,6 +29,14 @@ std::vector<int> WorkerWatch::stop() {
   return collector_.stop();
 }
 
+void WorkerWatch::ask_nccl(
+    std::function<void(const std::vector<ras::RankPosition>&)> on_positions) {
+  ras_.ask({.pids = pids_(), .base_rank = base_rank_},
+           [on_positions = std::move(on_positions)](const ras::Findings& findings) {
+             on_positions(findings.positions);
+           });
+}
+
 void WorkerWatch::look(OnEvidence on_evidence) {
   hangs_.begin_look();
   look_.take({.pids = pids_(), .base_rank = base_rank_},

@@ -39,7 +39,7 @@ class WorkerWatch {
   // Errors: System if heartbeat files cannot be created.
   Result<void> prepare(const World& world) {
     if (Result<void> prepared = flights_.prepare(world); !prepared) return prepared;
-    return hangs_.prepare(world.round, world.local_world_size);
+    return hangs_.prepare(world);
   }
   // Where PyTorch is asked for its Flight Recorder.
   std::vector<EnvironmentEntry> flight_environment(int local_rank) const {
@@ -50,6 +50,11 @@ class WorkerWatch {
     return hangs_.heartbeat_file(local_rank);
   }
   const std::string& ras_address() const { return ras_.variable(); }
+  // From the heartbeat file.
+  CallTimes call_times(std::size_t local_rank) const { return hangs_.call_times(local_rank); }
+  // `on_positions` is called from the loop, by local rank; not after stop(). Requires start().
+  bool can_ask_nccl() const { return ras_.can_be_asked(); }
+  void ask_nccl(std::function<void(const std::vector<ras::RankPosition>&)> on_positions);
 
   // Hangs are not detected in a world of probes.
   void start(const World& world, Pids pids, OnSuspects on_suspects);

@@ -93,7 +93,7 @@ GatheredLines::Stream& GatheredLines::stream_of(const LinesFrom& from, const Lin
                                .role = from.role,
                                .round = lines.round,
                                .is_stderr = lines.is_stderr},
-                              lines.is_labelled),
+                              lines.is_labeled),
                       0);
   if (lines.is_kept && places_.files->has_place()) stream.file = open_file(from, lines);
   return stream;

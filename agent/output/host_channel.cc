@@ -190,9 +190,9 @@ namespace {
 
 constexpr std::size_t kNumberBytes = 4;
 constexpr std::size_t kLengthBytes = 4;  // of the length before a message
-constexpr std::size_t kMostRank = std::size_t{1} << 30;
+constexpr std::size_t kMostFrameRank = std::size_t{1} << 30;
 // A relay prepends the host's number.
-constexpr std::size_t kMostBytes = kMostPayloadBytes - kRelayedHeadBytes;
+constexpr std::size_t kMostRelayedBytes = kMostPayloadBytes - kRelayedHeadBytes;
 
 std::size_t take_number(std::string_view& bytes) {
   std::size_t number = 0;
@@ -207,7 +207,7 @@ std::size_t take_number(std::string_view& bytes) {
 std::string encode_lines(const LinesFrom& from, const Lines& lines) {
   const std::string message = rendezvous::encode(rendezvous::MemberMessage(lines));
   const std::size_t bytes = 3 * kNumberBytes + from.role.size() + message.size();
-  if (bytes > kMostBytes) return {};
+  if (bytes > kMostRelayedBytes) return {};
   std::string payload;
   payload.reserve(bytes);
   put_number(payload, static_cast<std::size_t>(from.node_rank));
@@ -222,7 +222,7 @@ Result<FramedLines> decode_lines(std::string_view payload) {
   const std::size_t node_rank = take_number(payload);
   const std::size_t rank = take_number(payload);
   const std::size_t role_bytes = take_number(payload);
-  if (node_rank > kMostRank || rank > kMostRank)
+  if (node_rank > kMostFrameRank || rank > kMostFrameRank)
     return Error{ErrorCode::Refused, "a frame of lines: no such rank"};
   if (payload.size() < kLengthBytes || role_bytes > payload.size() - kLengthBytes)
     return Error{ErrorCode::Refused, "a frame of lines: too short"};

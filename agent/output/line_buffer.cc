@@ -133,11 +133,11 @@ void LineBuffer::append(std::string_view bytes, LineQueue& queue) {
   if (label_.empty())
     queue.bytes_.append(bytes);
   else
-    append_labelled(bytes, queue.bytes_);
+    append_labeled(bytes, queue.bytes_);
 }
 
 // The result depends only on the stream's bytes, not on how they are split.
-void LineBuffer::append_labelled(std::string_view bytes, std::string& out) {
+void LineBuffer::append_labeled(std::string_view bytes, std::string& out) {
   const char* at = bytes.data();
   const char* const end = at + bytes.size();
   const auto find = [end](const char* from, char wanted) {

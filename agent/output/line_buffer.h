@@ -81,7 +81,7 @@ class LineBuffer {
  private:
   void pass_on(std::string_view head, std::string_view tail, LineQueue& queue);
   void append(std::string_view bytes, LineQueue& queue);
-  void append_labelled(std::string_view bytes, std::string& out);
+  void append_labeled(std::string_view bytes, std::string& out);
   void notice_interruption(const LineQueue& queue);
   void begin_turn(std::string_view& text, LineQueue& queue);
 

@@ -232,10 +232,10 @@ std::string label_of(const OutputSpec& spec, const LineOrigin& origin) {
                                           .host = origin.host});
 }
 
-LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled) {
+LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labeled) {
   LineFormat form{.is_json = spec.mode == OutputMode::Json,
                   .has_time = spec.has_timestamps,
-                  .label = is_labelled ? label_of(spec, origin) : "",
+                  .label = is_labeled ? label_of(spec, origin) : "",
                   .origin = {}};
   form.origin = std::move(origin);
   return form;

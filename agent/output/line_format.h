@@ -84,7 +84,7 @@ struct LineFormat {
 };
 
 // The format of one stream's lines according to `spec`.
-LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled);
+LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labeled);
 // The label of that stream's lines, even if the console shows none.
 std::string label_of(const OutputSpec& spec, const LineOrigin& origin);
 

@@ -63,6 +63,7 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
     if (holds_streams) return make_random(base.string(), prefix);
     Result<void> made;
     if (base == "/tmp") made = make_random("/dev/shm", prefix);
+    is_in_memory_ = has_place();
     if (!has_place()) made = make_random(base.string(), prefix);
     if (has_place()) remove_if_killed(place_);
     return made;

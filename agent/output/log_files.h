@@ -7,8 +7,8 @@
 //          directory (0700), one per agent; without a log_dir it is
 //          <temporary>/drun_<run_id>_<random>.
 // Threads: call make() and remove() while there is one thread. In between, all functions that can
-//          block run on the directory's FileWriter. The functions that return names can be called
-//          on any thread.
+//          block run on the directory's FileWriter, unless is_in_memory(). The functions that
+//          return names can be called on any thread.
 // Owner:   Output, HostLines; shared with jobs that may hang.
 // Errors:  Usage if the user's log_dir cannot be used, else System; with the path.
 #pragma once
@@ -46,6 +46,8 @@ class LogFiles {
   Result<void> make_worker_directory(int round, int worker);
 
   bool has_place() const { return !place_.empty(); }
+  // The directory is in memory, and few small files are in it: nothing of it can block.
+  bool is_in_memory() const { return is_in_memory_; }
   bool is_temporary() const { return is_temporary_; }
   const std::string& place() const { return place_; }
   // Paths in the attempt directory of `round`; empty: no files.
@@ -65,6 +67,7 @@ class LogFiles {
   std::optional<int> round_;  // of the attempt directory created last
   bool is_temporary_ = false;
   bool is_flat_ = false;  // no directory per worker
+  bool is_in_memory_ = false;
 };
 
 // Truncates the file and opens it for appending, because workers, their children and drun may write

@@ -71,7 +71,7 @@ class Output::Impl {
   void draw(std::string_view bytes) {
     if (own_lines_) own_lines_->draw(bytes);
   }
-  void tell_starter(std::string_view control);
+  void send_to_launcher(std::string_view control);
   std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
   const std::string& log_place() const { return files_->place(); }
   std::vector<WorkerLogs> worker_logs(int round) const;
@@ -165,8 +165,8 @@ class Output::Impl {
   std::function<void(std::uint64_t, std::size_t)> on_taken_;
   std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
   std::optional<OwnLines> own_lines_;
-  std::unique_ptr<char[]>
-      buffer_;  // kReadBytes; not filled with zeros, that takes longer than all reads
+  // kReadBytes; not filled with zeros, that takes longer than all reads
+  std::unique_ptr<char[]> buffer_;
   std::uint64_t streams_made_ = 0;
   std::uint64_t looks_at_congestion_ = 0;
   std::array<std::shared_ptr<FileWriter::File>, 2> filtered_;
@@ -204,7 +204,7 @@ Result<void> Output::Impl::prepare(std::string_view run_id) {
 
 void Output::Impl::open_consoles() {
   if (spec_.channel_fd) {
-    channel_ = make_console(*spec_.channel_fd, "the channel to the starter");
+    channel_ = make_console(*spec_.channel_fd, "the channel to the launcher");
     channel_->as_channel();
     out_ = std::make_unique<Console>(*channel_, FrameType::Out);
     err_ = std::make_unique<Console>(*channel_, FrameType::Err);
@@ -292,15 +292,18 @@ void Output::Impl::open_round(const World& world, Opened on_open) {
   RoundPlace place{.round = world.round, .keeps_attempt = spec_.gathers, .workers = {}};
   for (int local_rank = 0; local_rank < world.local_world_size; ++local_rank)
     place.workers.push_back(number_of(local_rank));
-  log_writer_.run(
-      [files = files_, place = std::move(place), opened] {
-        if (Result<void> made = open_files(*files, place, *opened); !made)
-          opened->error = made.error();
-      },
-      [this, opened](bool has_run) {
-        if (!has_run) opened->error = Error{ErrorCode::System, "gave up on the log directory"};
-        finish_opening(*opened);
-      });
+  const auto open = [files = files_, place = std::move(place), opened] {
+    if (Result<void> made = open_files(*files, place, *opened); !made) opened->error = made.error();
+  };
+  if (files_->is_in_memory()) {  // starting a thread would take longer
+    open();
+    asio::post(io_, [this, opened] { finish_opening(*opened); });
+    return;
+  }
+  log_writer_.run(open, [this, opened](bool has_run) {
+    if (!has_run) opened->error = Error{ErrorCode::System, "gave up on the log directory"};
+    finish_opening(*opened);
+  });
 }
 
 void Output::Impl::finish_opening(RoundFiles& opened) {
@@ -408,7 +411,7 @@ void Output::Impl::say(std::string_view line) {
   write_all(fds_.err, std::string(line) + "\n");
 }
 
-void Output::Impl::tell_starter(std::string_view control) {
+void Output::Impl::send_to_launcher(std::string_view control) {
   if (!channel_ || channel_->is_gone()) return;
   channel_->queue().put_between_lines(to_frame(FrameType::Control, control));
   channel_->flush();
@@ -425,9 +428,8 @@ void Output::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
     console->queue().end_line();
     console->flush();
   }
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + at_most.value_or(std::chrono::hours(0));
-  while (!is_flushed() && (!at_most || Clock::now() < deadline)) {
+  const auto deadline = std::chrono::steady_clock::now() + at_most.value_or(std::chrono::hours(0));
+  while (!is_flushed() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
     if (io_.stopped()) io_.restart();
     at_most ? io_.run_one_until(deadline) : io_.run_one();
   }
@@ -478,7 +480,7 @@ rendezvous::LogSink* Output::log_sink(std::function<void(std::uint64_t, std::siz
 bool Output::is_held_up() const { return impl_->is_held_up(); }
 rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_listener(); }
 void Output::say(std::string_view line) { impl_->say(line); }
-void Output::tell_starter(std::string_view control) { impl_->tell_starter(control); }
+void Output::send_to_launcher(std::string_view control) { impl_->send_to_launcher(control); }
 std::string Output::unfinished_frame() const { return impl_->unfinished_frame(); }
 std::vector<WorkerLogs> Output::worker_logs(int round) const { return impl_->worker_logs(round); }
 std::optional<RankLog> Output::rank_log(const RankRound& of, bool is_stderr) const {
@@ -602,7 +604,7 @@ Result<WorkerStreams> Output::Impl::open_worker(int local_rank,
 StreamPlan Output::Impl::plan_of(int local_rank, Stream stream) const {
   const auto index = static_cast<std::size_t>(local_rank);
   StreamPlan plan;
-  plan.is_labelled = spec_.mode == OutputMode::Labelled;
+  plan.is_labeled = spec_.mode == OutputMode::Labeled;
   if (index < spec_.streams.size()) plan = spec_.streams[index][index_of(stream)];
   if (!files_->has_place() && !trip_) plan.to_file = false;
   return plan;
@@ -640,7 +642,7 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::F
   const StreamPlan plan = plan_of(local_rank, stream);
   const LineOrigin origin = origin_of(local_rank, stream);
   WorkerStream::Setup setup{.number = ++streams_made_,
-                            .form = form_of(spec_, origin, plan.is_labelled),
+                            .form = form_of(spec_, origin, plan.is_labeled),
                             .keeps_tail = stream == Stream::Stderr,
                             .tee = nullptr,
                             .filter = std::nullopt,
@@ -651,7 +653,7 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::F
                                       .local_rank = local_rank,
                                       .is_stderr = stream == Stream::Stderr,
                                       .is_shown = plan.to_console,
-                                      .is_labelled = plan.is_labelled,
+                                      .is_labeled = plan.is_labeled,
                                       .is_kept = plan.to_file}};
   setup.on_first_bytes = [this, local_rank] { note_print(local_rank); };
   if (tee.fd) setup.tee = log_writer_.adopt(std::move(tee.fd), std::move(tee.path));

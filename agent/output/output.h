@@ -131,7 +131,7 @@ class Output {
 
   // Sends a control message to the launcher (agent/output/host_channel.h). Never waits; dropped if
   // there is no channel.
-  void tell_starter(std::string_view control);
+  void send_to_launcher(std::string_view control);
 
   // After stop(): the rest of a partly written frame. Must be written to the channel before any
   // other frame.

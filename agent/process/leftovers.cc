@@ -112,8 +112,8 @@ std::vector<int> Orphans::not_looked_at() const {
 
 void Orphans::begin() {
   groups_.clear();
-  signalled_groups_.clear();
-  signalled_.clear();
+  signaled_groups_.clear();
+  signaled_.clear();
   killed_.clear();
   leftovers_ = {};
 }
@@ -124,11 +124,11 @@ void Orphans::signal_once(int signal, bool is_cleanup) {
   if (!found.is_whole()) {
     is_blind_ = true;
     for (const int group : groups_)
-      if (!signalled_groups_.contains(group)) signal_known_group(group, getsid(0), signal);
+      if (!signaled_groups_.contains(group)) signal_known_group(group, getsid(0), signal);
   }
   for (const ProcessStat& process : found.all()) {
-    if (!is_alive(process) || signalled_groups_.contains(process.group)) continue;
-    if (!signalled_.insert(process.pid).second) continue;
+    if (!is_alive(process) || signaled_groups_.contains(process.group)) continue;
+    if (!signaled_.insert(process.pid).second) continue;
     if (is_cleanup) note(leftovers_.terminated, process);
     if (send_signal(process, signal)) send_signal(process, SIGCONT);
   }
@@ -157,9 +157,9 @@ bool Orphans::kill_found(bool is_cleanup) {
   bool any_new = false;
   for (const ProcessStat& process : found.all()) {
     const bool is_new = is_alive(process) && killed_.insert(process.pid).second;
-    const bool was_signalled =
-        signalled_.contains(process.pid) || signalled_groups_.contains(process.group);
-    if (is_new && is_cleanup && !was_signalled) note(leftovers_.terminated, process);
+    const bool was_signaled =
+        signaled_.contains(process.pid) || signaled_groups_.contains(process.group);
+    if (is_new && is_cleanup && !was_signaled) note(leftovers_.terminated, process);
     send_signal(process, SIGKILL);
     any_new = any_new || is_new;
   }
@@ -170,7 +170,7 @@ LeftoverList Orphans::running() const {
   LeftoverList list;
   const Descendants found(not_looked_at());
   for (const ProcessStat& process : found.all())
-    if (is_alive(process) && !signalled_groups_.contains(process.group)) note(list, process);
+    if (is_alive(process) && !signaled_groups_.contains(process.group)) note(list, process);
   return list;
 }
 
@@ -183,7 +183,7 @@ bool Orphans::reap(const IsWorker& is_worker) {
       return false;  // its Process reaps it, then this is called again
     waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
     killed_.erase(info.si_pid);
-    signalled_.erase(info.si_pid);  // the number may be another's now
+    signaled_.erase(info.si_pid);  // the number may be another's now
     std::erase(given_up_, info.si_pid);
   }
   if (given_up_.empty() && spared_ == 0) return false;

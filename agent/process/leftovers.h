@@ -64,7 +64,7 @@ class Orphans {
 
   // The members of this process group have been signaled and are not signaled again. They are
   // never reported as leftover processes.
-  void mark_group(int group) { signalled_groups_.insert(group); }
+  void mark_group(int group) { signaled_groups_.insert(group); }
 
   // Sends `signal`, then SIGCONT, to each descendant that has not been signaled yet. `is_cleanup`:
   // every worker succeeded, so the processes found are reported as terminated.
@@ -97,8 +97,8 @@ class Orphans {
 
   std::unordered_set<int> groups_;
   bool is_blind_ = false;
-  std::unordered_set<int> signalled_groups_;
-  std::unordered_set<int> signalled_;
+  std::unordered_set<int> signaled_groups_;
+  std::unordered_set<int> signaled_;
   std::unordered_set<int> killed_;
   std::vector<int> not_looked_at() const;
 

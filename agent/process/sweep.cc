@@ -19,20 +19,20 @@ namespace {
 // A process that forks may be ahead of a look. Then no end reports it, so look again after this.
 constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 20'000'000};
 
-constexpr std::size_t kMostGroups = 4096;
+constexpr std::size_t kMostProcessGroups = 4096;
 
 // In memory that the guardian and the agent share: the one that sweeps is not the one that started
 // the workers.
 struct Groups {
   std::atomic<std::size_t> count = 0;  // of all that were remembered
   std::atomic<int> session = 0;        // of the workers
-  std::array<std::atomic<int>, kMostGroups> numbers{};
+  std::array<std::atomic<int>, kMostProcessGroups> numbers{};
 };
 Groups* groups = nullptr;
 
 void kill_known_groups() {
   if (groups == nullptr) return;
-  const std::size_t count = std::min(groups->count.load(), kMostGroups);
+  const std::size_t count = std::min(groups->count.load(), kMostProcessGroups);
   for (std::size_t i = 0; i < count; ++i)
     signal_known_group(groups->numbers[i], groups->session, SIGKILL);
 }
@@ -59,7 +59,7 @@ void share_groups() {
 void remember_group(int group) {
   if (groups == nullptr) return;
   groups->session = getsid(0);
-  groups->numbers[groups->count % kMostGroups] = group;
+  groups->numbers[groups->count % kMostProcessGroups] = group;
   ++groups->count;
 }
 

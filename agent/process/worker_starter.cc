@@ -1,5 +1,6 @@
 #include "agent/process/worker_starter.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <csignal>
@@ -23,8 +24,10 @@ struct WorkerStarter::Pending {
   std::shared_ptr<char> alive = std::make_shared<char>();
 };
 
-WorkerStarter::WorkerStarter(asio::io_context& io, Listener& listener)
-    : io_(io), listener_(listener) {}
+WorkerStarter::WorkerStarter(asio::io_context& io, Listener& listener, std::size_t most_at_once)
+    : io_(io),
+      listener_(listener),
+      descriptors_(std::clamp<std::size_t>(most_at_once, 1, ChildDescriptors::kSlots)) {}
 
 WorkerStarter::~WorkerStarter() = default;
 

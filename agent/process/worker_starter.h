@@ -38,7 +38,9 @@ class WorkerStarter {
     virtual void on_all_started() = 0;
   };
 
-  WorkerStarter(asio::io_context& io, Listener& listener);
+  // `most_at_once`: of the workers that are started at the same time, the first ones only.
+  WorkerStarter(asio::io_context& io, Listener& listener,
+                std::size_t most_at_once = ChildDescriptors::kSlots);
   WorkerStarter(const WorkerStarter&) = delete;
   WorkerStarter& operator=(const WorkerStarter&) = delete;
   ~WorkerStarter();

@@ -21,7 +21,7 @@ namespace drun::agent {
 namespace {
 
 constexpr std::size_t kMostOutputBytes = std::size_t{1} << 20;
-constexpr std::size_t kReadBytes = std::size_t{32} << 10;
+constexpr std::size_t kHelperReadBytes = std::size_t{32} << 10;
 constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
 constexpr idtype_t kHelperPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
 
@@ -34,7 +34,7 @@ const std::vector<EnvironmentEntry> kEnvironment{
 class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
  public:
   Impl(asio::io_context& io, std::function<void(const End&)> on_end)
-      : io_(io), pidfd_(io), timer_(io), buffer_(kReadBytes), on_end_(std::move(on_end)) {}
+      : io_(io), pidfd_(io), timer_(io), buffer_(kHelperReadBytes), on_end_(std::move(on_end)) {}
 
   void start(ProgramStarter& starter, const std::vector<std::string>& argv,
              std::span<const std::string> environment, std::chrono::milliseconds limit) {

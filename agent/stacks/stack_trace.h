@@ -1,4 +1,5 @@
-// core. Parses the stacks of one process as printed by py-spy, gdb and eu-stack.
+// core. Parses the stacks of one process as printed by py-spy, gdb and eu-stack, and makes them
+// comparable between workers.
 //
 // Form:    a frame is one text, "function (file.cc:12)" or "function (libc.so.6)", without
 //          addresses, arguments and directories, so that it is the same on every rank. The
@@ -28,5 +29,24 @@ std::vector<ThreadStack> parse_py_spy(std::string_view text);
 std::vector<ThreadStack> parse_gdb(std::string_view text);
 // `eu-stack`, with -m and -s or without.
 std::vector<ThreadStack> parse_eu_stack(std::string_view text);
+
+// --- The processes of one worker as lines that can be compared with other workers': differences
+// between ranks that do the same are removed.
+
+struct ProcessStacks {
+  std::string name{};    // the program, as the system calls it
+  std::string state{};   // "sleeping"; shown if it is stopped or stuck
+  std::string source{};  // "gdb"
+  std::vector<ThreadStack> threads{};
+  bool operator==(const ProcessStacks&) const = default;
+};
+
+// Equal threads are merged, with a count. Addresses, and numbers at the end of thread names, are
+// removed. Processes keep their order, the worker's own first; equal ones after the first are only
+// counted.
+std::vector<std::string> stack_lines(const std::vector<ProcessStacks>& processes);
+
+// "gdb", or "py-spy, /proc" if different tools were used for the worker's processes.
+std::string sources_of(const std::vector<ProcessStacks>& processes);
 
 }  // namespace drun::agent

@@ -26,11 +26,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostProcesses = 16;  // of a worker
-constexpr std::size_t kMostLooked = 4;      // of them by tools
+constexpr std::size_t kMostStackProcesses = 16;  // of a worker
+constexpr std::size_t kMostLooked = 4;           // of them by tools
 constexpr std::size_t kMostHelpers = 4;
 
-std::string read_file(const std::string& path) {
+std::string read_thread_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> text;
   const ssize_t size = file ? ::read(file.get(), text.data(), text.size()) : 0;
@@ -59,11 +59,11 @@ ProcessStacks seen_in_proc(const ProcessStat& process) {
   for (const int thread : threads_of(process.pid)) {
     const std::string place =
         "/proc/" + std::to_string(process.pid) + "/task/" + std::to_string(thread) + "/";
-    seen.threads.push_back(thread_of({.comm = read_file(place + "comm"),
-                                      .stat = read_file(place + "stat"),
-                                      .wchan = read_file(place + "wchan"),
-                                      .syscall = read_file(place + "syscall"),
-                                      .kernel_stack = read_file(place + "stack")}));
+    seen.threads.push_back(thread_of({.comm = read_thread_file(place + "comm"),
+                                      .stat = read_thread_file(place + "stat"),
+                                      .wchan = read_thread_file(place + "wchan"),
+                                      .syscall = read_thread_file(place + "syscall"),
+                                      .kernel_stack = read_thread_file(place + "stack")}));
   }
   return seen;
 }
@@ -130,7 +130,7 @@ class StackCollector::Impl {
 
   void look_into_proc(const std::vector<int>& pids) {
     const Descendants found;
-    const auto trees = trees_below(pids, found.all(), kMostProcesses);
+    const auto trees = trees_below(pids, found.all(), kMostStackProcesses);
     found_.workers.resize(pids.size());
     for (std::size_t worker = 0; worker < trees.size(); ++worker) {
       for (const ProcessStat& process : trees[worker])

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/stacks/stack_lines.h"
+#include "agent/stacks/stack_trace.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::agent {

@@ -176,6 +176,17 @@ Told tell(const FaultInjectedAnywhere& injected) {
            {"fault_host", fault.host}}};
 }
 
+Told tell(const SlowRankFound& found) {
+  const SlowRank& slow = found.slow;
+  return {"slow_found",
+          {{"round", slow.round},
+           {"slow_rank", slow.rank ? Json(*slow.rank) : Json()},
+           {"slow_node_rank", slow.node_rank},
+           {"slow_host", slow.host},
+           {"slower_percent", slow.percent},
+           {"evidence", slow.evidence}}};
+}
+
 Told tell(const NodeLeftOut& left_out) {
   const LeftOut& node = left_out.node;
   return {"node_left_out",
@@ -296,9 +307,9 @@ void EventFile::Impl::write(std::string line) {
 }
 
 void EventFile::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + at_most.value_or(std::chrono::milliseconds(0));
-  while (!writer_.is_idle() && (!at_most || Clock::now() < deadline)) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + at_most.value_or(std::chrono::milliseconds(0));
+  while (!writer_.is_idle() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
     if (io_.stopped()) io_.restart();
     at_most ? io_.run_one_until(deadline) : io_.run_one();
   }

@@ -84,6 +84,10 @@ struct HangFoundAnywhere {
 struct FaultInjectedAnywhere {
   InjectedFault fault;
 };
+// A rank or node of the job is slower than the others.
+struct SlowRankFound {
+  SlowRank slow;
+};
 // The job continues without that node.
 struct NodeLeftOut {
   LeftOut node;
@@ -107,8 +111,8 @@ struct JobEnded {
 };
 using Event = std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBegan, WorkerStarted,
                            WorkerAlive, WorkerFailed, WorkerEnded, HangSuspectedHere,
-                           HangFoundAnywhere, FaultInjectedAnywhere, NodeLeftOut, RoundStopping,
-                           RoundEnded, SignalCame, JobEnded>;
+                           HangFoundAnywhere, FaultInjectedAnywhere, SlowRankFound, NodeLeftOut,
+                           RoundStopping, RoundEnded, SignalCame, JobEnded>;
 
 // An event contains up to this number of failures, with truncated texts.
 inline constexpr std::size_t kMostFailuresTold = 4;

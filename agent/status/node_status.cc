@@ -249,6 +249,7 @@ Json document(const NodeStatus& own, const Census& census) {
   json["nodes_not_listed"] = census.nodes_not_listed;
   json["missing_node_ranks"] = census.missing_ranks;
   json["left_out"] = std::move(left_out);
+  json["slow"] = slow_json(census.job.slow);
   json["last_failure"] = failure_json(census.job.last_failure);
   return json;
 }
@@ -262,6 +263,19 @@ NodeSummary summary_of(const NodeStatus& status) {
           .workers_running = static_cast<int>(running),
           .workers_failed = status.workers_failed,
           .up = status.up};
+}
+
+Json slow_json(const std::vector<SlowRank>& slow) {
+  Json list = Json::array();
+  for (const SlowRank& each : slow)
+    list.push_back({{"rank", each.rank ? Json(*each.rank) : Json(nullptr)},
+                    {"node_rank", each.node_rank},
+                    {"host", each.host},
+                    {"round", each.round},
+                    {"slower_percent", each.percent},
+                    {"evidence", each.evidence},
+                    {"is_slow", each.is_slow}});
+  return list;
 }
 
 std::string job_json(const NodeStatus& own, const Census& census) {

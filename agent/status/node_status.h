@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,9 @@ NodeStatus without_arguments(NodeStatus status);
 
 // This node's entry in a census.
 NodeSummary summary_of(const NodeStatus& status);
+
+// {"rank", "node_rank", "host", ...} of each; also in the report.
+nlohmann::ordered_json slow_json(const std::vector<SlowRank>& slow);
 
 // One JSON object, schema "drun.job/1" (docs/guide/running-jobs.md), newline at the end. Bytes that
 // are not UTF-8 become U+FFFD. Never throws.

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cinttypes>
 #include <cstdio>
 #include <list>
-#include <random>
 #include <utility>
+
+#include "rendezvous/base/random_instance.h"
 
 namespace drun::agent {
 namespace {
@@ -18,10 +20,9 @@ constexpr std::size_t kMostAtOnce = 16;
 constexpr std::chrono::seconds kTimeForOne{2};
 
 std::string own_name(const std::string& word) {
-  std::random_device random;
   char text[64];
-  std::snprintf(text, sizeof(text), "%s/%u/%d/%08x%08x", word.c_str(), geteuid(), getpid(),
-                random(), random());
+  std::snprintf(text, sizeof(text), "%s/%u/%d/%016" PRIx64, word.c_str(), geteuid(), getpid(),
+                rendezvous::random_instance());
   return std::string(1, '\0') + text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <limits>
@@ -23,6 +24,7 @@
 #include "agent/process/host_slot.h"
 #include "agent/process/lifeline.h"
 #include "agent/process/signals.h"
+#include "agent/speed/speed_watch.h"
 #include "agent/status/node_status.h"
 #include "agent/supervise/coordinator_seat.h"
 #include "agent/supervise/deadline_watch.h"
@@ -114,6 +116,7 @@ class Agent final : rendezvous::Client::Listener,
                                  .usage = end.usage});
   }
   void on_message(const rendezvous::CoordinatorMessage& message) override;
+  void on_slow(const SlowRank& slow);
   void on_first_print(int local_rank);
   void report_times();
   NodeTimes times() const;
@@ -139,7 +142,9 @@ class Agent final : rendezvous::Client::Listener,
   void on_interpreter_begun(int pid) override { workers_.spare(pid); }
   void on_interpreter_reaped() override { workers_.spared_ended(); }
 
+  void watch_speed();
   void stop_looking() {
+    speed_.stop();
     for (const int tool : watch_.stop()) workers_.disregard_group(tool);
     if (const int group = deadline_ ? deadline_->stop_asking() : 0) workers_.disregard_group(group);
   }
@@ -179,11 +184,12 @@ class Agent final : rendezvous::Client::Listener,
   Workers workers_;
   FaultInjector faults_;
   WorkerWatch watch_;
+  SpeedWatch speed_;
   ProgressFiles progress_files_;
   GpuRelease gpus_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
-                     [this](const std::string& line) { output_.tell_starter(line); }};
+                     [this](const std::string& line) { output_.send_to_launcher(line); }};
   std::optional<Lifeline> lifeline_;
   std::optional<DeadlineWatch> deadline_;
   std::optional<Preloader> preloader_;
@@ -212,6 +218,7 @@ class Agent final : rendezvous::Client::Listener,
   std::optional<WorkerEnd> held_;
   asio::steady_timer hold_{io_};
   std::string stacks_at_failure_;  // of this round
+  std::vector<SlowRank> slow_;     // found by the coordinator
 };
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
@@ -222,7 +229,8 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       workers_(io_, log_,
                WorkersSpec{.shutdown_timeout = spec.shutdown_timeout,
                            .leftovers = spec.leftovers,
-                           .unkillable_timeout = spec.unkillable_timeout},
+                           .unkillable_timeout = spec.unkillable_timeout,
+                           .most_at_once = static_cast<std::size_t>(spec.join.local_world_size)},
                *this),
       faults_(io_, log_, spec.faults,
               {.workers = workers_,
@@ -234,6 +242,7 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
                .host = spec.host,
                .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
+      speed_(io_, spec.speed_window),
       progress_files_(io_, log_, spec.checkpoint_directory),
       gpus_(io_, log_, is_first_pid_namespace() ? kNvmlLibrary : ""),
       signals_(io_, spec.termination_signals, *this) {
@@ -260,9 +269,15 @@ Result<void> Agent::open() {
     slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + meeting_place(join));
     join.slot = slot_->number();
   }
+  rendezvous::Client::JoinLocally join_locally;
+  if (server_ && join.is_coordinator && !join.seat)
+    join_locally = [this](rendezvous::ControlLink::Listener& member) {
+      return server_ ? server_->join_locally(member) : nullptr;
+    };
   rendezvous::Client::Listener& listener = *this;
   client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener,
-                                                 server_ ? nullptr : output_.line_listener());
+                                                 server_ ? nullptr : output_.line_listener(),
+                                                 std::move(join_locally));
   return {};
 }
 
@@ -337,6 +352,7 @@ void Agent::end() {
   faults_.stop();
   client_->close();
   watch_.stop();
+  speed_.stop();
   progress_files_.stop();
   gpus_.stop();
   observers_.close();
@@ -445,7 +461,19 @@ Result<void> Agent::start_workers() {
   watch_.start(
       *world_, [this] { return workers_.pids(); },
       [this](const auto& suspects) { on_suspects(suspects); });
+  watch_speed();
   return {};
+}
+
+void Agent::watch_speed() {
+  SpeedWatch::Sources sources{
+      .pids = [this] { return workers_.pids(); },
+      .calls = [this](std::size_t local_rank) { return watch_.call_times(local_rank); },
+      .step = [this](std::size_t local_rank) { return progress_files_.step(local_rank); },
+      .report = [this](const NodeSpeed& speed) { client_->report_speed(world_->round, speed); }};
+  if (watch_.can_ask_nccl())
+    sources.ask_nccl = [this](auto on_positions) { watch_.ask_nccl(std::move(on_positions)); };
+  speed_.start(*world_, round_began_, std::move(sources));
 }
 
 // Also on standby nodes, so that their first round starts warm.
@@ -508,6 +536,8 @@ void Agent::on_message(const rendezvous::CoordinatorMessage& message) {
     if (is_between && waiting->is_spare) enter(Phase::Standby);
   } else if (const auto* stop = std::get_if<rendezvous::Stop>(&message)) {
     if (world_ && stop->round == world_->round) stop_cause_ = stop->cause;
+  } else if (const auto* found = std::get_if<rendezvous::SlowFound>(&message)) {
+    on_slow(found->slow);
   }
 }
 
@@ -554,6 +584,18 @@ void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
 void Agent::on_hang(const rendezvous::HangFound& found) {
   observers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
   log_hang(log_, found);
+}
+
+// A coordinator that takes over finds slow ranks again.
+void Agent::on_slow(const SlowRank& slow) {
+  const auto is_same = [&slow](const SlowRank& other) {
+    return other.host == slow.host && other.rank == slow.rank;
+  };
+  if (std::any_of(slow_.begin(), slow_.end(), is_same) || slow_.size() >= kMostSlowRanks) return;
+  slow_.push_back(slow);
+  observers_.write(SlowRankFound{slow});
+  // Not on the console of every node.
+  if (world_ && world_->node_rank == 0) log_.warning(text_of(slow));
 }
 
 void Agent::on_left_out(const LeftOut& node) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr unsigned kMostDevices = 1024;
-constexpr unsigned kMostProcesses = 1024;  // of one GPU
+constexpr unsigned kMostGpuProcesses = 1024;  // of one GPU
 constexpr std::chrono::milliseconds kInterval{50};
 constexpr std::chrono::seconds kSilentWait{1};
 constexpr std::chrono::seconds kAnswerAtMost{5};  // in addition to the requested time
@@ -67,13 +67,13 @@ class Nvml {
     std::vector<int> pids;
     unsigned devices = 0;
     if (count_(&devices) != kSuccess) return pids;
-    std::vector<ProcessInfo> listed(kMostProcesses);
+    std::vector<ProcessInfo> listed(kMostGpuProcesses);
     for (unsigned i = 0; i < std::min(devices, kMostDevices); ++i) {
       DeviceHandle device = nullptr;
-      unsigned count = kMostProcesses;
+      unsigned count = kMostGpuProcesses;
       if (device_at_(i, &device) != kSuccess) continue;  // not this container's
       if (processes_(device, &count, listed.data()) != kSuccess) continue;
-      for (unsigned each = 0; each < std::min(count, kMostProcesses); ++each)
+      for (unsigned each = 0; each < std::min(count, kMostGpuProcesses); ++each)
         pids.push_back(static_cast<int>(listed[each].pid));
     }
     std::sort(pids.begin(), pids.end());

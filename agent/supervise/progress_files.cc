@@ -23,15 +23,15 @@ constexpr std::size_t kTailBytes = 4096;
 constexpr int kMostDepth = 3;
 constexpr std::chrono::minutes kTrimInterval{1};
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_decimal_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
 // The first integer in `line`; the largest value if it has too many digits.
 std::optional<std::uint64_t> first_number_in(std::string_view line) {
-  const auto begin = std::find_if(line.begin(), line.end(), is_digit);
+  const auto begin = std::find_if(line.begin(), line.end(), is_decimal_digit);
   if (begin == line.end()) return std::nullopt;
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t number = 0;
-  for (auto at = begin; at != line.end() && is_digit(*at); ++at) {
+  for (auto at = begin; at != line.end() && is_decimal_digit(*at); ++at) {
     const auto digit = static_cast<std::uint64_t>(*at - '0');
     if (number > (kMost - digit) / 10) return kMost;
     number = number * 10 + digit;
@@ -161,6 +161,11 @@ void ProgressFiles::read_files() {
   if (directory_.empty()) return;
   for (int i = 0; i < workers_; ++i)
     seen_ = together(seen_, progress_of_file(file(static_cast<std::size_t>(i))));
+}
+
+std::optional<std::uint64_t> ProgressFiles::step(std::size_t local_rank) const {
+  if (directory_.empty()) return std::nullopt;
+  return progress_of_file(file(local_rank)).step;
 }
 
 void ProgressFiles::trim_later() {

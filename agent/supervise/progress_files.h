@@ -54,6 +54,9 @@ class ProgressFiles {
   // The value of DRUN_PROGRESS_FILE; empty if the directory could not be created.
   std::string file(std::size_t local_rank) const;
 
+  // The highest step at the end of the worker's file; absent: none yet.
+  std::optional<std::uint64_t> step(std::size_t local_rank) const;
+
   // Call when the workers have exited. `on_collected` is called once: within collect() if there is
   // no checkpoint directory, else from the loop or from stop().
   void collect(OnCollected on_collected);

@@ -25,9 +25,9 @@
 //  4  only once every worker has been reaped
 //  5  the round's end was reported on entry to Kept
 //  6  after `unkillable`: gives up and reports the processes that SIGKILL did not end
-//  7  a failure with `holds_stop` enters Held: the other workers run on, so that their stacks can
-//  be
-//     read, here and on other nodes; every later failure is recorded
+//  7  a failure with `holds_stop` enters Held: the other workers run on for a moment, so that
+//  stacks
+//     can be read here and on other nodes; every later failure is recorded
 //  -  ignored      assert  cannot happen unless the caller has a bug
 #pragma once
 

@@ -50,7 +50,7 @@ class Workers::Impl final : private WorkerStarter::Listener {
         log_(std::move(log)),
         spec_(spec),
         listener_(listener),
-        starter_(io, *this),
+        starter_(io, *this, spec.most_at_once),
         group_{.times = to_times(spec), .leftovers = spec.leftovers},
         timer_(io),
         child_signals_(io) {

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/process/child_descriptors.h"
 #include "agent/process/command.h"
 #include "agent/process/leftovers.h"
 #include "agent/process/warm_starter.h"
@@ -43,6 +44,8 @@ struct WorkersSpec {
   // False if several agents share a process, as in tests: then only the workers' groups are
   // stopped.
   bool adopts_orphans = true;
+  // Workers of a round, as far as known: fewer descriptors are reserved for fewer workers.
+  std::size_t most_at_once = ChildDescriptors::kSlots;
 };
 
 struct WorkerEnd {

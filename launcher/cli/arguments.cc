@@ -1,9 +1,9 @@
 #include "launcher/cli/arguments.h"
 
 #include <algorithm>
+#include <array>
 
 #include "launcher/base/words.h"
-#include "launcher/cli/other_launchers.h"
 
 namespace drun {
 namespace {
@@ -11,12 +11,6 @@ namespace {
 using Found = std::vector<const KnownOption*>;
 
 Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
-
-std::string dashed(std::string_view name) {
-  std::string text(name);
-  std::replace(text.begin() + 2, text.end(), '_', '-');
-  return text;
-}
 
 bool is_negative_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.", 1) == word.npos;
@@ -71,9 +65,9 @@ class Splitter {
     const KnownOption& option = *found[0];
     if (equals == word.npos) return add(option, word);
     if (option.value == KnownOption::Value::None) {
-      return usage(std::string(word) + ": " + option.name + " takes no value");
+      return usage(std::string(word) + ": " + std::string(option.name) + " takes no value");
     }
-    result_.options.push_back({option.name, std::string(word.substr(equals + 1))});
+    result_.options.push_back({std::string(option.name), std::string(word.substr(equals + 1))});
     return {};
   }
 
@@ -99,7 +93,7 @@ class Splitter {
       }
       if (!is_flag && !rest.empty()) {
         if (rest.starts_with('=')) rest.remove_prefix(1);
-        result_.options.push_back({option->name, std::string(rest)});
+        result_.options.push_back({std::string(option->name), std::string(rest)});
         return {};
       }
       if (Result<void> added = add(*option, std::string{'-', option->letter}); !added) return added;
@@ -109,27 +103,28 @@ class Splitter {
 
   // Adds an option whose value, if any, is the next word. `word`: in the user's spelling.
   Result<void> add(const KnownOption& option, std::string_view word) {
-    if (option.value == KnownOption::Value::Pair) return add_pair(option, word);
+    const std::string name(option.name);
+    if (option.value == KnownOption::Value::Pair) return add_pair(name, word);
     if (option.value != KnownOption::Value::Needed) {
-      result_.options.push_back({option.name, std::nullopt});
+      result_.options.push_back({name, std::nullopt});
       return {};
     }
     if (words_.empty())
-      return usage(std::string(word) + " requires a value; write " + option.name + "=VALUE");
+      return usage(std::string(word) + " requires a value; write " + name + "=VALUE");
     const std::string& value = words_.front();
     if (looks_like_option(value)) {
       return usage(std::string(word) + " requires a value, but \"" + value +
-                   "\" follows; if that is the value, write " + option.name + "=" + value);
+                   "\" follows; if that is the value, write " + name + "=" + value);
     }
-    result_.options.push_back({option.name, value});
+    result_.options.push_back({name, value});
     words_ = words_.subspan(1);
     return {};
   }
 
-  Result<void> add_pair(const KnownOption& option, std::string_view word) {
+  Result<void> add_pair(const std::string& name, std::string_view word) {
     if (words_.size() < 2 || looks_like_option(words_[0]))
       return usage(std::string(word) + " requires two words: a name and a value");
-    result_.options.push_back({option.name, words_[0] + "=" + words_[1]});
+    result_.options.push_back({name, words_[0] + "=" + words_[1]});
     words_ = words_.subspan(2);
     return {};
   }
@@ -158,7 +153,8 @@ class Splitter {
       least = distance;
     }
     if (nearest == nullptr) nearest = longest_common_prefix(name);
-    if (nearest != nullptr) return usage(message + "; did you mean " + nearest->name + "?");
+    if (nearest != nullptr)
+      return usage(message + "; did you mean " + std::string(nearest->name) + "?");
     return usage(message + "; options of the program must follow the program");
   }
 
@@ -192,21 +188,111 @@ class Splitter {
   Arguments result_;
 };
 
+// --- Options of other launchers. See mpirun(1) of Open MPI 4 and 5, mpiexec.hydra(1), srun(1),
+// deepspeed --help, accelerate launch --help, horovodrun --help.
+
+struct Counterpart {
+  std::string_view name;  // without leading dashes
+  std::string_view here;
+};
+
+constexpr std::string_view kDirectory = "start drun in that directory: cd DIR && drun ...";
+constexpr std::string_view kPerNode = "use --nproc-per-node=N";
+constexpr std::string_view kLabels = "use --output=labelled";
+constexpr std::string_view kFile = "use --hostfile=FILE";
+constexpr std::string_view kInherited =
+    "workers inherit all variables; on other hosts, pass each one with -x NAME";
+constexpr std::string_view kRanksFollowHosts =
+    "ranks are consecutive on each host; --map-by sets how many each host has";
+constexpr std::string_view kSeen = "--dry-run shows this; remove the option";
+
+constexpr std::array kCounterparts = std::to_array<Counterpart>({
+    // mpirun
+    {"wdir", kDirectory},
+    {"wd", kDirectory},
+    {"N", "use --nproc-per-node=N (mpirun's) or --nnodes=N (srun's)"},
+    {"npernode", kPerNode},
+    {"ppn", kPerNode},
+    {"perhost", kPerNode},
+    {"tag-output", kLabels},
+    {"timestamp-output", "use --timestamps"},
+    {"output-filename", "use --redirects=3 --log-dir=DIR, or --tee=3 for both"},
+    {"report-bindings", kSeen},
+    {"display-map", kSeen},
+    {"display-allocation", kSeen},
+    {"rank-by", kRanksFollowHosts},
+    {"ranks-by", kRanksFollowHosts},
+    {"bynode", "use --map-by=node"},
+    {"byslot", "use --map-by=slot"},
+    {"cpus-per-proc", "use --bind-to=core, or --omp-threads=N"},
+    {"prefix", "drun must be at the same path on all hosts; remove the option"},
+    {"tune", "set its values with --mca or -x"},
+    {"am", "set its values with --mca or -x"},
+    // Hydra
+    {"genv", "use -x NAME=VALUE"},
+    {"env", "use -x NAME=VALUE"},
+    {"genvall", kInherited},
+    {"envall", kInherited},
+    {"genvlist", "use -x NAME for each"},
+    {"envlist", "use -x NAME for each"},
+    {"f", kFile},
+    {"prepend-rank", kLabels},
+    {"l", kLabels},
+    {"launcher", "drun uses ssh; --ssh selects another program"},
+    {"rsh-agent", "use --ssh=PROGRAM"},
+    // srun
+    {"nodes", "use --nnodes=N"},
+    {"ntasks", "use --np=N"},
+    {"ntasks-per-node", kPerNode},
+    {"nodelist", "use --hosts=LIST"},
+    {"gpus-per-task", "use --gpus-per-worker=N"},
+    {"cpu-bind", "use --bind-to=core"},
+    {"label", kLabels},
+    {"chdir", kDirectory},
+    // deepspeed, accelerate, horovodrun
+    {"num-gpus", kPerNode},
+    {"num-nodes", "use --nnodes=N"},
+    {"num-processes", "use --np=N"},
+    {"num-machines", "use --nnodes=N"},
+    {"machine-rank", "use --node-rank=N"},
+    {"main-process-ip", "use --master-addr=HOST"},
+    {"main-process-port", "use --master-port=P"},
+    {"ssh-port", "use --ssh-args='-p P'"},
+    {"min-np", "use --nnodes=MIN:MAX"},
+    {"max-np", "use --nnodes=MIN:MAX"},
+});
+
 }  // namespace
+
+std::string_view counterpart(std::string_view option) {
+  option.remove_prefix(std::min(option.find_first_not_of('-'), option.size()));
+  const std::string name = dashed(option);
+  const auto* const found = std::find_if(kCounterparts.begin(), kCounterparts.end(),
+                                         [&name](const auto& each) { return each.name == name; });
+  return found == kCounterparts.end() ? std::string_view() : found->here;
+}
 
 Result<Arguments> split_arguments(std::span<const std::string> words,
                                   std::span<const KnownOption> known) {
   return Splitter(words, known).run();
 }
 
-std::string underscored(std::string name) {
+std::string dashed(std::string_view option) {
+  std::string name(option);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string underscored(std::string_view option) {
+  std::string name(option);
   std::replace(name.begin() + 2, name.end(), '-', '_');
   return name;
 }
 
-std::string variable_name(const std::string& option) {
-  std::string name = "PET_" + underscored(option).substr(2);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+std::string variable_name(std::string_view option) {
+  std::string name = "PET_";
+  for (const char c : option.substr(2))
+    name += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
   return name;
 }
 

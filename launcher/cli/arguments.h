@@ -1,6 +1,6 @@
 // core. The grammar of the command line: separates drun's options from the program and its
-// arguments. Knows only the names of options and whether they take a value; options.cc interprets
-// them.
+// arguments. Knows only the names of options and whether they take a value; option_table.h
+// interprets them.
 //
 // Options precede the program. All further words belong to the program and are not
 // interpreted. `--` ends the options. The rules are argparse's, as used by torchrun (both
@@ -19,8 +19,8 @@
 namespace drun {
 
 struct KnownOption {
-  std::string name{};  // canonical: "--nproc-per-node"; '_' and '-' are equivalent
-  char letter = 0;     // 'r' for -r; 0: none
+  std::string_view name{};  // canonical: "--nproc-per-node"; '_' and '-' are equivalent
+  char letter = 0;          // 'r' for -r; 0: none
   // --flag, --name=v or --name v, --name[=v], --name key v (read as v = "key=v")
   enum class Value { None, Needed, MayFollow, Pair };
   Value value = Value::Needed;
@@ -44,17 +44,44 @@ struct Arguments {
   bool operator==(const Arguments&) const = default;
 };
 
+// --- What --help, completions and manual pages show, beyond the grammar
+
+struct OptionSyntax {
+  KnownOption known{};
+  std::string_view group{};   // heading in --help; empty: hidden alternative spelling
+  std::string_view type{};    // "N", "FILE", "auto|none"; empty for a flag
+  std::string_view text{};    // a '\n' is kept in --help
+  bool has_variable = false;  // PET_NAME
+  bool operator==(const OptionSyntax&) const = default;
+};
+
+struct CommandSyntax {
+  enum class Operand { None, Program, Job, Jobs, Files };  // Job: at most one
+  std::string name{};                                      // "store"; empty: drun itself
+  std::string head{};  // the text that --help prints before the options
+  Operand operand = Operand::None;
+  std::vector<OptionSyntax> options{};
+};
+
+// --- Parsing
+
 // `words` is argv without argv[0]. Errors: Usage, naming the option and the remedy, for an unknown
 // or ambiguous option, a missing value, or a flag with a value. Never throws.
 Result<Arguments> split_arguments(std::span<const std::string> words,
                                   std::span<const KnownOption> known);
 
+// What to use instead of `option` of another launcher, for the error about a command line that was
+// written for it. `option`: in the user's spelling, with one dash or two, without a value. Empty if
+// there is no known counterpart.
+std::string_view counterpart(std::string_view option);
+
 // The arguments to pass to the program. Like torchrun, drops a leading `--` under the name
 // torchrun, because existing scripts rely on it. drun itself passes every word on.
 std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun);
 
-// "--a_b" for "--a-b", and the name of its variable, "PET_A_B".
-std::string underscored(std::string option);
-std::string variable_name(const std::string& option);
+// "--a-b" for "--a_b", the reverse, and the name of its variable, "PET_A_B".
+std::string dashed(std::string_view option);
+std::string underscored(std::string_view option);
+std::string variable_name(std::string_view option);
 
 }  // namespace drun

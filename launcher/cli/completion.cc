@@ -10,7 +10,7 @@
 namespace drun {
 namespace {
 
-using Words = std::span<const std::string>;
+using WordSpan = std::span<const std::string>;
 using Value = KnownOption::Value;
 using More = Completion::More;
 
@@ -19,11 +19,6 @@ constexpr std::array kSignals{"SIGTERM", "SIGINT",  "SIGHUP",  "SIGQUIT",
 
 bool takes_next_word(const OptionSyntax& option) {
   return option.known.value == Value::Needed || option.known.value == Value::Pair;
-}
-
-std::string with_dashes(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
 }
 
 // The option with the name `word`, or the only one with that prefix.
@@ -37,7 +32,7 @@ const OptionSyntax* find_option(const CommandSyntax& command, std::string_view w
     }
     return nullptr;
   }
-  const std::string name = with_dashes(std::string(word.substr(0, word.find('='))));
+  const std::string name = dashed(word.substr(0, word.find('=')));
   const OptionSyntax* found = nullptr;
   int count = 0;
   for (const OptionSyntax& option : command.options) {
@@ -50,16 +45,16 @@ const OptionSyntax* find_option(const CommandSyntax& command, std::string_view w
 }
 
 // The first clause of an option's help text.
-std::string short_text(const std::string& text) {
+std::string short_text(std::string_view text) {
   constexpr std::size_t kColumns = 60;
-  const std::string line = text.substr(0, text.find_first_of(";\n\t"));
-  if (line.size() <= kColumns) return line;
-  return line.substr(0, line.rfind(' ', kColumns)) + " ...";
+  const std::string_view line = text.substr(0, text.find_first_of(";\n\t"));
+  if (line.size() <= kColumns) return std::string(line);
+  return std::string(line.substr(0, line.rfind(' ', kColumns))) + " ...";
 }
 
 class Completer {
  public:
-  Completer(Words words, std::span<const CommandSyntax> commands)
+  Completer(WordSpan words, std::span<const CommandSyntax> commands)
       : words_(words), commands_(commands), command_(&commands.front()) {
     const std::string name = words.empty() ? "" : words[0].substr(words[0].rfind('/') + 1);
     if (name == "torchrun") commands_ = commands.first(1);  // it has no helper commands
@@ -146,10 +141,10 @@ class Completer {
 
   Completion options(const std::string& last) {
     const bool has_underscores = last.find('_', 2) != last.npos;
-    const std::string prefix = with_dashes(last);
+    const std::string prefix = dashed(last);
     for (const OptionSyntax& option : command_->options) {
       if (option.group.empty() || !option.known.name.starts_with(prefix)) continue;
-      add(has_underscores ? underscored(option.known.name) : option.known.name,
+      add(has_underscores ? underscored(option.known.name) : std::string(option.known.name),
           short_text(option.text));
     }
     return std::move(result_);
@@ -165,8 +160,8 @@ class Completer {
   }
 
   Completion value(const OptionSyntax& option, const std::string& stem, const std::string& typed) {
-    const std::string& type = option.type;
-    const std::string& name = option.known.name;
+    const std::string_view type = option.type;
+    const std::string_view name = option.known.name;
     for (const std::string& choice : choices_of(type))
       if (choice.starts_with(typed)) add(stem + choice, "");
     result_.stem = stem;
@@ -188,7 +183,7 @@ class Completer {
     return std::move(result_);
   }
 
-  Words words_;
+  WordSpan words_;
   std::span<const CommandSyntax> commands_;
   const CommandSyntax* command_;
   bool has_job_ = false;
@@ -227,7 +222,7 @@ std::string tcsh_script(std::string_view name, std::span<const CommandSyntax> co
   std::string rules;
   for (const OptionSyntax& option : drun.options) {
     if (option.group.empty()) continue;
-    names.push_back(option.known.name.substr(2));
+    names.emplace_back(option.known.name.substr(2));
     if (!takes_next_word(option)) continue;
     const std::vector<std::string> choices = choices_of(option.type);
     const std::string list = !choices.empty()        ? tcsh_list(choices)
@@ -235,7 +230,7 @@ std::string tcsh_script(std::string_view name, std::span<const CommandSyntax> co
                              : option.type == "DIR"  ? "d"
                              : option.type == "PROGRAM" || option.type == "COMMAND" ? "c"
                                                                                     : "n";
-    rules += " \\\n  'n/" + option.known.name + "/" + list + "/'";
+    rules += " \\\n  'n/" + std::string(option.known.name) + "/" + list + "/'";
   }
   return "# tcsh completion for " + std::string(name) + "\ncomplete " + std::string(name) +
          " 'c/--/" + tcsh_list(names) + "/'" + rules + " \\\n  'p/*/f/'\n";
@@ -243,22 +238,22 @@ std::string tcsh_script(std::string_view name, std::span<const CommandSyntax> co
 
 }  // namespace
 
-std::vector<std::string> choices_of(const std::string& type) {
+std::vector<std::string> choices_of(std::string_view type) {
   std::vector<std::string> words;
   if (type.find('|') == type.npos) return words;
   for (std::size_t begin = 0; begin <= type.size();) {
     const std::size_t end = std::min(type.find('|', begin), type.size());
-    std::string word = type.substr(begin, end - begin);
+    const std::string_view word = type.substr(begin, end - begin);
     const bool is_literal = !word.empty() && std::none_of(word.begin(), word.end(), [](char c) {
       return std::isupper(static_cast<unsigned char>(c)) != 0;
     });
-    if (is_literal) words.push_back(std::move(word));
+    if (is_literal) words.emplace_back(word);
     begin = end + 1;
   }
   return words;
 }
 
-Completion complete(Words words, std::span<const CommandSyntax> commands) {
+Completion complete(WordSpan words, std::span<const CommandSyntax> commands) {
   return Completer(words, commands).run();
 }
 

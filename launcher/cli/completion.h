@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/cli/command_syntax.h"
+#include "launcher/cli/arguments.h"
 
 namespace drun {
 
@@ -42,6 +42,9 @@ Completion complete(std::span<const std::string> words, std::span<const CommandS
 // ":hosts", ":program N" or ":nothing". Each further line has one candidate and, after a tab, its
 // description.
 std::string completion_lines(const Completion& completion);
+
+// The alternatives in `type`: "auto", "cpu" and "gpu" for "N|auto|cpu|gpu".
+std::vector<std::string> choices_of(std::string_view type);
 
 enum class Shell { Bash, Zsh, Tcsh, Fish };
 

@@ -1,26 +1,22 @@
-// edge. Declares and parses options. CLI11 handles their values, arguments.h the grammar, and
-// help.h the help text. Only options.cc and option_table.cc include this header, and with it CLI11.
+// edge. Declares and parses options. arguments.h has the grammar, CLI11 stores the values, and
+// help.h prints the help text. Only option_table.cc includes CLI11.
 //
 // A table serves one command line; the fields that it sets must outlive it. Errors of parse: Usage,
 // naming the option (or the variable, or the file), the value, the reason, the remedy. Throws only
 // for an invalid declaration.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "launcher/cli/arguments.h"
-#include "launcher/cli/command_syntax.h"
-#include "launcher/cli/help.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
 
@@ -28,115 +24,118 @@ namespace drun {
 
 struct ConfigEntry;
 
-// Properties of an option that CLI11 does not store.
 struct OptionTraits {
   bool is_torchruns = true;
   bool has_variable = true;
   bool may_have_one_dash = false;
   bool may_lack_value = false;  // it is then empty; CLI11 always gets a value
   bool takes_pair = false;      // a name and a value, two words
+  bool may_be_in_file = true;   // of --config
+  bool is_hidden = false;       // an alternative spelling, not in --help
 };
 
 inline constexpr OptionTraits kDrunOption{.is_torchruns = false, .has_variable = true};
 inline constexpr OptionTraits kOwnWithoutVariable{.is_torchruns = false, .has_variable = false};
+inline constexpr OptionTraits kOwnOnCommandLine{
+    .is_torchruns = false, .has_variable = false, .may_be_in_file = false};
 inline constexpr OptionTraits kMpirunOption{
     .is_torchruns = false, .has_variable = false, .may_have_one_dash = true};
-inline constexpr OptionTraits kOwnWithOrWithoutValue{
-    .is_torchruns = false, .has_variable = false, .may_lack_value = true};
+inline constexpr OptionTraits kMpirunAlias{
+    .is_torchruns = false, .has_variable = false, .may_have_one_dash = true, .is_hidden = true};
 inline constexpr OptionTraits kMpirunsPairs{
     .is_torchruns = false, .has_variable = false, .may_have_one_dash = true, .takes_pair = true};
 inline constexpr OptionTraits kTorchrunWithoutVariable{.is_torchruns = true, .has_variable = false};
+inline constexpr OptionTraits kTorchrunOnCommandLine{
+    .is_torchruns = true, .has_variable = false, .may_be_in_file = false};
 
+// `names` is "--long" or "-l,--long". The table keeps no copy of the texts of an option.
 class OptionTable {
  public:
-  explicit OptionTable(const Lookup& variables);
+  explicit OptionTable(const Lookup& variables) : variables_(variables) {}
 
-  // Following options belong to this group. A CLI11 group is an app, and CLI11 compares each new
-  // option with all others of its app; with a single group that took a tenth of the time of drun
-  // --help.
-  void group(const std::string& title) {
-    title_ = title;
-    group_ = app_.add_option_group(title);
-  }
+  // Following options belong to this group.
+  void group(const char* title) { title_ = title; }
 
   template <typename Field, typename T>
-  CLI::Option* value(const char* names, Field& field, Result<T> (*read)(std::string_view),
-                     const char* type, const char* text, OptionTraits traits = {}) {
-    return value(
+  void value(const char* names, Field& field, Result<T> (*read)(std::string_view), const char* type,
+             const char* text, OptionTraits traits = {}) {
+    value<T>(
         names, [&field](T parsed) { field = std::move(parsed); }, read, type, text, traits);
   }
 
-  template <typename T>
-  CLI::Option* value(const char* names, std::type_identity_t<std::function<void(T)>> set,
-                     Result<T> (*read)(std::string_view), const char* type, const char* text,
-                     OptionTraits traits = {}) {
-    const std::string name = long_name(names);
-    const auto take = [this, name, set, read](const std::string& given) {
+  template <typename T, typename Set>
+  void value(const char* names, Set set, Result<std::type_identity_t<T>> (*read)(std::string_view),
+             const char* type, const char* text, OptionTraits traits = {}) {
+    const auto read_and_set = [set, read](std::string_view given) -> Result<void> {
       Result<T> parsed = read(given);
-      if (!parsed) throw CLI::ValidationError(shown(name, given), parsed.error().message);
+      if (!parsed) return parsed.error();
       set(*std::move(parsed));
+      return {};
     };
-    CLI::Option* option = group_->add_option_function<std::string>(twins(names), take, text);
-    return keep(option->type_name(type), traits);
+    add(names, read_and_set, type, text, traits);
   }
 
   // An option that may be repeated; all values are kept.
-  CLI::Option* values(const char* names, std::vector<std::string>& field, const char* type,
-                      const char* text, OptionTraits traits = {}) {
-    repeated_.insert(long_name(names));
-    CLI::Option* option = group_->add_option(twins(names), field, text);
-    return keep(option->type_name(type)->allow_extra_args(false), traits);
+  void values(const char* names, std::vector<std::string>& field, const char* type,
+              const char* text, OptionTraits traits = {}) {
+    add(names, &field, type, text, traits);
   }
 
-  CLI::Option* flag(const char* names, bool& field, const char* text, OptionTraits traits = {}) {
-    return keep(group_->add_flag(twins(names), field, text), traits);
+  void flag(const char* names, bool& field, const char* text, OptionTraits traits = {}) {
+    add(names, &field, "", text, traits);
   }
 
   // Parses `words` and stores the values in the fields.
   Result<Arguments> parse(std::span<const std::string> words);
 
-  std::vector<HelpEntry> help() const;
   // The source of each given value: "--tee", "PET_TEE" or the configuration file.
   std::map<std::string, std::string> sources() const;
   // The given options, from the command line, variables and the configuration file.
-  const std::vector<GivenOption>& given() const { return effective_; }
+  const std::vector<GivenOption>& given() const { return given_; }
   std::vector<KnownOption> known() const;
   std::vector<OptionSyntax> syntax() const;  // all, including hidden ones
-  CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
-    option->group(title_);
-    kept_.push_back({option, traits});
-    return option;
-  }
 
  private:
-  struct Kept {
-    const CLI::Option* option;
-    OptionTraits traits;
+  using Setter = std::function<Result<void>(std::string_view value)>;
+  using Target = std::variant<bool*, std::vector<std::string>*, Setter>;
+
+  struct Option {
+    OptionSyntax syntax;
+    bool may_be_in_file;
+    Target target;
+
+    std::string_view name() const { return syntax.known.name; }
+    bool is_flag() const { return target.index() == 0; }
+    bool may_be_repeated() const { return target.index() == 1; }
   };
 
-  // "-t,--tee" -> "--tee".
-  static std::string long_name(const std::string& names) { return names.substr(names.find("--")); }
-  // "-x,--a-b" -> "-x,--a-b,--a_b".
-  static std::string twins(const std::string& names);
-  std::string source(const std::string& name) const;
-  std::string shown(const std::string& name, const std::string& value) const;
+  struct Source {
+    enum class Kind { CommandLine, Variable, File };
+    Kind kind = Kind::CommandLine;
+    int line = 0;  // of the file
+  };
+
+  void add(const char* names, Target target, const char* type, const char* text,
+           OptionTraits traits);
+  const Option& find(std::string_view name) const;
+  void take_flag(const Option& option, Source source, bool is_on);
+  void take_value(const Option& option, Source source, const std::optional<std::string>& value);
+  Result<void> take_variables();
+  Result<void> take_config();
+  Result<void> take(const ConfigEntry& entry);
+  Result<void> parse_with_library();
+  std::string source_text(std::string_view name, Source source) const;
+  // "--tee=4", "PET_TEE=4", "FILE:3: tee = 4".
+  std::string shown(std::string_view name, const std::string& value) const;
   // "FILE:3: ".
   std::string place_in_config(int line) const;
-  Result<void> take_variables(std::vector<std::string>& words);
-  Result<void> take_config(std::vector<std::string>& words);
-  Result<void> take(const ConfigEntry& entry, std::vector<std::string>& words);
-  Result<void> parse_with_library(std::vector<std::string> words);
 
   const Lookup& variables_;
-  CLI::App app_;
-  CLI::App* group_ = &app_;                 // owned by app_
-  std::string title_;                       // of the group
-  std::vector<Kept> kept_;                  // in order of declaration
-  std::set<std::string> given_;             // canonical names on the command line
-  std::set<std::string> from_variables_;    // canonical names set by PET_ variables
-  std::map<std::string, int> from_config_;  // canonical names set by the file, and their lines
-  std::set<std::string> repeated_;          // canonical names
-  std::vector<GivenOption> effective_;
+  const char* title_ = "";                      // of the group
+  std::vector<Option> options_;                 // in order of declaration
+  std::map<std::string_view, Source> sources_;  // of the given options
+  std::vector<std::string> words_;              // the given options for CLI11
+  std::vector<GivenOption> given_;
   std::string config_file_;
 };
 

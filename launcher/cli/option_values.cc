@@ -207,7 +207,7 @@ Result<RankRanges> parse_rank_ranges(std::string_view text) {
       return bad("\"" + std::string(text) + "\" is not a list of ranks, such as 3 or 0-3,8");
     ranges.push_back({*first, *last});
   }
-  normalise(ranges);
+  normalize(ranges);
   return ranges;
 }
 
@@ -285,7 +285,7 @@ Result<StoreHost> parse_store(std::string_view text) {
 
 Result<OutputMode> parse_output(std::string_view text) {
   static constexpr std::array<Word<OutputMode>, 4> kWords{{{"lines", OutputMode::Lines},
-                                                           {"labelled", OutputMode::Labelled},
+                                                           {"labelled", OutputMode::Labeled},
                                                            {"json", OutputMode::Json},
                                                            {"raw", OutputMode::Raw}}};
   return one_of<OutputMode>(text, kWords);
@@ -574,23 +574,23 @@ Result<RankOrder> parse_rank_order(std::string_view text) {
 namespace drun {
 namespace {
 
-constexpr std::string_view kUnits = "kmgt";
+constexpr std::string_view kByteUnits = "kmgt";
 constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+constexpr std::uint64_t kMostSizeBytes = std::uint64_t{1} << 50;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 // The power of 1024 for "GiB" and others; npos if invalid.
 std::size_t power_of(std::string_view unit) {
   if (unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b')) return 0;
-  const std::size_t place = kUnits.find(lower(unit[0]));
+  const std::size_t place = kByteUnits.find(lower(unit[0]));
   unit.remove_prefix(1);
   if (!unit.empty() && lower(unit[0]) == 'i') {
     unit.remove_prefix(1);
-    if (unit.empty()) return kUnits.npos;
+    if (unit.empty()) return kByteUnits.npos;
   }
   const bool is_whole = unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b');
-  return place == kUnits.npos || !is_whole ? kUnits.npos : place + 1;
+  return place == kByteUnits.npos || !is_whole ? kByteUnits.npos : place + 1;
 }
 
 Error bad() {
@@ -604,17 +604,17 @@ Result<std::size_t> parse_memory_size(std::string_view text) {
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc()) return bad();
   const std::size_t power = power_of(text.substr(static_cast<std::size_t>(end - text.data())));
-  if (power == kUnits.npos || number > kMost >> (10 * power)) return bad();
+  if (power == kByteUnits.npos || number > kMostSizeBytes >> (10 * power)) return bad();
   const std::uint64_t bytes = number << (10 * power);
   if (bytes < kLeast) return bad();
   return static_cast<std::size_t>(bytes);
 }
 
 std::string memory_size_text(std::size_t bytes) {
-  for (std::size_t power = kUnits.size(); power > 0; --power) {
+  for (std::size_t power = kByteUnits.size(); power > 0; --power) {
     const std::size_t unit = std::size_t{1} << (10 * power);
     if (bytes == 0 || bytes % unit != 0) continue;
-    return std::to_string(bytes / unit) + static_cast<char>(kUnits[power - 1] - 32) + "iB";
+    return std::to_string(bytes / unit) + static_cast<char>(kByteUnits[power - 1] - 32) + "iB";
   }
   return std::to_string(bytes) + " bytes";
 }

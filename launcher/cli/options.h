@@ -151,6 +151,7 @@ struct Options {
   std::optional<RankOrder> rank_order{};
   std::optional<std::chrono::milliseconds> min_uptime{};
   std::optional<int> exclude_after{};
+  bool exclude_slow = false;
   bool preflight = false;
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   std::optional<std::chrono::milliseconds> hang_timeout{};
@@ -312,11 +313,5 @@ Options doctor_options(Options options);
 
 // "--option=value: reason; remedy".
 Error usage_error(const std::string& what, const std::string& reason);
-
-// --- Helper commands (`drun store`, `drun status` ...), selected by the first word
-
-// nullopt if the first word is not a helper command. `words` is argv without argv[0].
-std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
-                                                    const Lookup& variables);
 
 }  // namespace drun

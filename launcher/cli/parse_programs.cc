@@ -17,9 +17,9 @@ constexpr std::array<std::string_view, 7> kProgramsOwn{
     "--np",     "--nproc-per-node", "--export", "--role", "--gpus-per-worker",
     "--module", "--no-python"};
 
-Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
+Error program_error(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
-bool is_given(const Arguments& arguments, std::string_view name) {
+bool is_set(const Arguments& arguments, std::string_view name) {
   return std::any_of(arguments.options.begin(), arguments.options.end(),
                      [name](const GivenOption& given) { return given.name == name; });
 }
@@ -43,7 +43,8 @@ Result<void> read(std::optional<T>& field, const GivenOption& given,
                   Result<T> (*parse)(std::string_view)) {
   Result<T> parsed = parse(given.value.value_or(""));
   if (!parsed)
-    return usage(given.name + "=" + given.value.value_or("") + ": " + parsed.error().message);
+    return program_error(given.name + "=" + given.value.value_or("") + ": " +
+                         parsed.error().message);
   field = *std::move(parsed);
   return {};
 }
@@ -68,9 +69,10 @@ Result<ProgramOptions> parse_program(std::span<const std::string> words,
   ProgramOptions program;
   for (const GivenOption& given : arguments->options) {
     if (std::find(kProgramsOwn.begin(), kProgramsOwn.end(), given.name) == kProgramsOwn.end())
-      return usage(given.name +
-                   ": this option applies to the whole job; write it before the first program (per "
-                   "program: -np, -x, --role, --gpus-per-worker, -m and --no-python)");
+      return program_error(
+          given.name +
+          ": this option applies to the whole job; write it before the first program (per "
+          "program: -np, -x, --role, --gpus-per-worker, -m and --no-python)");
     if (Result<void> taken = take_option(program, given); !taken) return taken.error();
   }
   program.program = std::move(arguments->program).value_or("");
@@ -81,15 +83,17 @@ Result<ProgramOptions> parse_program(std::span<const std::string> words,
 Result<void> check_program(std::size_t index, const ProgramOptions& program,
                            const std::string& hint) {
   const std::string name = name_of(index, program);
-  if (program.program.empty()) return usage(name + ": it is missing; write -np N program" + hint);
+  if (program.program.empty())
+    return program_error(name + ": it is missing; write -np N program" + hint);
   if (program.np && program.nproc_per_node)
-    return usage(name + ": -np and --nproc-per-node conflict; remove one");
+    return program_error(name + ": -np and --nproc-per-node conflict; remove one");
   if (!program.np && !program.nproc_per_node)
-    return usage(name + ": its number of workers is missing; write -np N before it" + hint);
+    return program_error(name + ": its number of workers is missing; write -np N before it" + hint);
   if (program.module && program.no_python)
-    return usage(name + ": --module requires Python and cannot be combined with --no-python");
+    return program_error(name +
+                         ": --module requires Python and cannot be combined with --no-python");
   if (program.role.size() > kMostRoleBytes)
-    return usage(name + ": --role: at most 200 characters are allowed");
+    return program_error(name + ": --role: at most 200 characters are allowed");
   return {};
 }
 
@@ -102,7 +106,7 @@ Result<void> add_up(Options& options) {
   for (std::size_t i = 0; i < options.programs.size(); ++i) {
     const ProgramOptions& program = options.programs[i];
     if (program.np.has_value() != is_np)
-      return usage(
+      return program_error(
           name_of(i, program) + ": it has " + (is_np ? "--nproc-per-node" : "-np") +
           ", and program 1 " + (is_np ? "-np" : "--nproc-per-node") +
           "; use the same option for all programs: -np (per job) or --nproc-per-node (per node)");
@@ -111,8 +115,8 @@ Result<void> add_up(Options& options) {
     sum += count == nullptr ? 0 : *count;
   }
   if (sum > kMostWorkers)
-    return usage("all programs together have " + std::to_string(sum) + " workers; at most " +
-                 std::to_string(kMostWorkers) + " can be");
+    return program_error("all programs together have " + std::to_string(sum) +
+                         " workers; at most " + std::to_string(kMostWorkers) + " can be");
   options.hosts.np.reset();
   options.nproc_per_node.reset();
   if (is_np)
@@ -138,8 +142,8 @@ void fill_in(Options& options) {
 
 Result<void> settle(Options& options, const std::string& hint) {
   if (options.programs.size() > kMostPrograms)
-    return usage("there are " + std::to_string(options.programs.size()) + " programs; at most " +
-                 std::to_string(kMostPrograms) + " can be");
+    return program_error("there are " + std::to_string(options.programs.size()) +
+                         " programs; at most " + std::to_string(kMostPrograms) + " can be");
   fill_in(options);
   for (std::size_t i = 0; i < options.programs.size(); ++i) {
     if (Result<void> is_good = check_program(i, options.programs[i], hint); !is_good)
@@ -157,11 +161,11 @@ ProgramOptions first_program(Options& options, const Arguments& arguments, Words
                        .no_python = std::exchange(options.no_python, false),
                        .program = program,
                        .arguments = std::move(words)};
-  if (is_given(arguments, "--np")) first.np = options.hosts.np;
-  if (is_given(arguments, "--nproc-per-node")) first.nproc_per_node = options.nproc_per_node;
-  if (is_given(arguments, "--role"))
+  if (is_set(arguments, "--np")) first.np = options.hosts.np;
+  if (is_set(arguments, "--nproc-per-node")) first.nproc_per_node = options.nproc_per_node;
+  if (is_set(arguments, "--role"))
     first.role = std::exchange(options.role, std::nullopt).value_or("");
-  if (is_given(arguments, "--gpus-per-worker"))
+  if (is_set(arguments, "--gpus-per-worker"))
     first.gpus_per_worker = std::exchange(options.gpus_per_worker, std::nullopt);
   return first;
 }
@@ -192,7 +196,7 @@ bool divides(const Options& options, const Arguments& arguments) {
   if (options.separator) return true;
   if (options.app || std::find(words.begin(), words.end(), separator) == words.end()) return false;
   return options.invoked_as != "torchrun" &&
-         (is_given(arguments, "--np") || is_given(arguments, "--nproc-per-node"));
+         (is_set(arguments, "--np") || is_set(arguments, "--nproc-per-node"));
 }
 
 Result<void> take_programs(Options& options, const Arguments& arguments,
@@ -216,12 +220,12 @@ Result<void> take_app_file(Options& options, const Arguments& arguments, std::st
                            std::span<const KnownOption> known) {
   const std::string file = "--app=" + options.app.value_or("");
   if (arguments.program)
-    return usage(file + ": the file lists the programs, but " + *arguments.program +
-                 " is another one; remove one of them");
+    return program_error(file + ": the file lists the programs, but " + *arguments.program +
+                         " is another one; remove one of them");
   for (const char* name : {"--np", "--nproc-per-node", "--module", "--no-python", "--separator"}) {
-    if (is_given(arguments, name))
-      return usage(std::string(name) + ": every line of " + *options.app +
-                   " has its own value; remove the option here");
+    if (is_set(arguments, name))
+      return program_error(std::string(name) + ": every line of " + *options.app +
+                           " has its own value; remove the option here");
   }
   const Result<std::vector<Words>> lines = parse_app_file(text);
   if (!lines) return with_context(lines.error(), file);
@@ -237,7 +241,7 @@ Result<void> take_app_file(Options& options, const Arguments& arguments, std::st
   }
   options.hosts.exports.clear();
   if (options.programs.empty())
-    return usage(file + ": the file has no program; example line: -np 4 ./worker");
+    return program_error(file + ": the file has no program; example line: -np 4 ./worker");
   if (Result<void> settled = settle(options, ""); !settled)
     return with_context(settled.error(), file);
   return {};
@@ -254,10 +258,10 @@ Result<std::vector<std::vector<std::string>>> parse_app_file(std::string_view te
     Result<Words> words = parse_command(line);
     if (!words) return with_context(words.error(), "line " + std::to_string(number));
     if (line.find('\0') != line.npos)
-      return usage("line " + std::to_string(number) +
-                   ": the line contains a zero byte, so this is not a text file");
+      return program_error("line " + std::to_string(number) +
+                           ": the line contains a zero byte, so this is not a text file");
     if (lines.size() == kMostPrograms)
-      return usage("the file has more than " + std::to_string(kMostPrograms) + " programs");
+      return program_error("the file has more than " + std::to_string(kMostPrograms) + " programs");
     lines.push_back(*std::move(words));
   }
   return lines;

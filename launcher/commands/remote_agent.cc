@@ -210,7 +210,7 @@ void send_lines(OutputSpec& output, const Start& start) {
 
 ReportStyle style_of(const Start& start, const std::string& invoked_as) {
   return {.invoked_as = invoked_as,
-          .has_colour = start.has_colour,
+          .has_color = start.has_color,
           .columns = start.columns,
           .utc_offset = std::chrono::seconds(start.utc_offset_s),
           .log_directory = start.log_directory,

@@ -7,8 +7,9 @@
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
 #include "launcher/commands/show_report.h"
+#include "launcher/facts/files.h"
 #include "launcher/plan/host_plan.h"
-#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
@@ -75,10 +76,10 @@ int run_hosts(const Options& options, const HostFacts& facts) {
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const LauncherStyle style{.invoked_as = options.invoked_as,
                             .columns = host.columns,
-                            .has_colour = host.has_terminal && !variable(host, "NO_COLOR"),
+                            .has_color = host.has_terminal && !variable(host, "NO_COLOR"),
                             .utc_offset_s = static_cast<long>(host.utc_offset.count())};
   const Result<int> code = agent::run_guarded([&] {
-    const LaunchEnd end = run_starter(plan, host.environment, style, log);
+    const LaunchEnd end = run_launcher(plan, host.environment, style, log);
     write_report(end, plan, options.invoked_as);
     std::fputs(end.text.c_str(), stderr);
     return end.exit_code;

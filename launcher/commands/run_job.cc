@@ -14,6 +14,7 @@
 #include "agent/supervise/agent.h"
 #include "launcher/base/log.h"
 #include "launcher/commands/show_report.h"
+#include "launcher/facts/files.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -116,7 +117,7 @@ void requeue(const std::string& job, const HostFacts& host, const Log& log) {
 
 Telling telling_of(const Options& options, const HostFacts& host) {
   return {.style = {.invoked_as = options.invoked_as,
-                    .has_colour = host.has_terminal && !variable(host, "NO_COLOR"),
+                    .has_color = host.has_terminal && !variable(host, "NO_COLOR"),
                     .columns = host.columns,
                     .utc_offset = host.utc_offset,
                     .log_directory = "",

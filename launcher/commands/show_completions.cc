@@ -7,8 +7,9 @@
 #include <string>
 
 #include "launcher/cli/completion.h"
+#include "launcher/cli/helper_commands.h"
 #include "launcher/commands/local_jobs.h"
-#include "launcher/facts/small_files.h"
+#include "launcher/facts/files.h"
 #include "launcher/plan/host_pool.h"
 
 namespace drun {

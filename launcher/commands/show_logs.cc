@@ -206,16 +206,16 @@ bool has_socket(int agent_pid) {
   });
 }
 
-struct Job {
+struct LoggedJob {
   std::string name{};  // printable
   std::vector<LocalAgent> agents{};
   RankRanges ranks{};  // empty: all
 };
 
 // The job that the command line means, and the ranks.
-Result<Job> find_job(const LogsCommand& command) {
+Result<LoggedJob> find_job(const LogsCommand& command) {
   const std::vector<LocalAgent> all = local_agents();
-  Job job{.ranks = command.ranks};
+  LoggedJob job{.ranks = command.ranks};
   std::optional<std::string> name = command.first;
   if (name && agents_called(all, name).empty()) {
     const Result<RankRanges> ranks = parse_rank_ranges(*name);
@@ -223,7 +223,7 @@ Result<Job> find_job(const LogsCommand& command) {
     job.ranks.insert(job.ranks.end(), ranks->begin(), ranks->end());
     name.reset();
   }
-  normalise(job.ranks);
+  normalize(job.ranks);
   const std::vector<LocalAgent> called = agents_called(all, name);
   job.agents = answering(called);
   if (called.empty()) return logs_error(no_such_job(std::nullopt));
@@ -243,7 +243,7 @@ Result<Job> find_job(const LogsCommand& command) {
 // Prints the files of a job's ranks: of this machine, and those of other nodes that were named.
 class LogsView {
  public:
-  LogsView(const LogsCommand& command, Job job, const LinePattern* pattern)
+  LogsView(const LogsCommand& command, LoggedJob job, const LinePattern* pattern)
       : command_(command), job_(std::move(job)), pattern_(pattern) {
     if (command.tail)
       tail_ = TailWish{.lines = static_cast<std::size_t>(*command.tail), .pattern = pattern};
@@ -266,8 +266,8 @@ class LogsView {
       }
       nodes_.push_back(std::move(node));
     }
-    normalise(here);
-    normalise(with_files);
+    normalize(here);
+    normalize(with_files);
     // With --gather-logs, the files of a rank on this machine may be elsewhere, too.
     const RankRanges missing = difference(job_.ranks, with_files);
     if (!here.empty() && !missing.empty()) {
@@ -546,7 +546,7 @@ class LogsView {
   }
 
   const LogsCommand& command_;
-  Job job_;
+  LoggedJob job_;
   const LinePattern* pattern_;
   std::optional<TailWish> tail_{};
   bool has_tail_ = true;  // of the first round only
@@ -570,7 +570,7 @@ int show_logs(const LogsCommand& command) {
     if (!compiled) return fail(compiled.error());
     pattern = *std::move(compiled);
   }
-  Result<Job> job = find_job(command);
+  Result<LoggedJob> job = find_job(command);
   if (!job) return fail(job.error());
   LogsView view(command, *std::move(job), pattern ? &*pattern : nullptr);
   if (const Result<void> opened = view.open(); !opened) return fail(opened.error());

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "agent/status/events.h"
+#include "launcher/facts/files.h"
 #include "launcher/report/html.h"
 #include "launcher/report/timeline.h"
 #include "launcher/report/timeline_text.h"
@@ -87,7 +88,7 @@ int show_report(const ReportCommand& command, const HostFacts& host) {
     const bool is_terminal = isatty(STDOUT_FILENO) == 1;
     constexpr int kUsualColumns = 100;
     const TextStyle style{.columns = host.columns > 0 ? host.columns : kUsualColumns,
-                          .has_colour = is_terminal && !variable(host, "NO_COLOR")};
+                          .has_color = is_terminal && !variable(host, "NO_COLOR")};
     std::fputs(report_text(*job, style).c_str(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;
   }

@@ -59,9 +59,9 @@ class EndSignals {
     fd_ = UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   }
   // Whether one of them arrives within that time.
-  bool arrives_in(int milliseconds) const {
+  bool arrives_in(int wait_ms) const {
     pollfd waited{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    return poll(&waited, 1, milliseconds) != 0;
+    return poll(&waited, 1, wait_ms) != 0;
   }
 
  private:

@@ -9,11 +9,18 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "launcher/engines/engine_facts.h"
 
 namespace drun::engines {
 
 std::optional<Facts> detect(const EngineContext& context);
+
+// Whether the variable identifies one process to its engine. Such a variable is valid for the agent
+// but not for its workers, which would all take the same rank from it, so it is removed from the
+// workers' environment. Variables about the node or the job (SLURM_JOB_ID, SLURM_NODEID,
+// JOB_COMPLETION_INDEX, PBS_NODEFILE ...) stay.
+bool is_foreign(std::string_view variable);
 
 }  // namespace drun::engines

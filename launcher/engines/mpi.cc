@@ -188,7 +188,7 @@ void find_port(Reading& reading, Facts& facts) {
       EngineFact<int>{.value = derived_port(id + " meeting"), .from = facts.run_id->from};
 }
 
-void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
+void remark_neighbors(Reading& reading, const Names& names, Facts& facts) {
   const std::optional<EngineFact<int>> local = reading.number(names.local_size, 1);
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
   if (!is_first || !local || local->value == 1) return;  // log it once per job
@@ -223,7 +223,7 @@ std::optional<Facts> open_mpi(const EngineContext& context) {
     meet(reading, context, kOpenMpi, facts);
   find_master(reading, context, kOpenMpi, facts);
   find_port(reading, facts);
-  remark_neighbours(reading, kOpenMpi, facts);
+  remark_neighbors(reading, kOpenMpi, facts);
   return facts;
 }
 
@@ -237,7 +237,7 @@ std::optional<Facts> hydra(const EngineContext& context) {
   if (facts.nodes && !reading.is_set("MASTER_ADDR")) meet(reading, context, kHydra, facts);
   find_master(reading, context, kHydra, facts);
   find_port(reading, facts);
-  remark_neighbours(reading, kHydra, facts);
+  remark_neighbors(reading, kHydra, facts);
   return facts;
 }
 

@@ -150,7 +150,7 @@ std::optional<std::string> read_all(int from, Clock::time_point deadline) {
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return std::nullopt;
     std::array<char, kMostAnswerBytes> piece;
-    const auto count = read(from, piece.data(), piece.size());
+    const auto count = ::read(from, piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0 || text.size() > kMostAnswerBytes) return text;
     text.append(piece.data(), static_cast<std::size_t>(count));

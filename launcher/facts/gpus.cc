@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "launcher/facts/files.h"
 #include "launcher/facts/host_text.h"
-#include "launcher/facts/small_files.h"
 #include "rendezvous/base/late_library.h"
 
 namespace drun {
@@ -157,17 +157,17 @@ std::optional<int> memory_node(const std::string& root, const std::string& pci_a
 
 std::vector<Gpu> nvidia_gpus(const std::string& root) {
   std::set<long long> files;  // minor numbers of device files
-  for (const std::string& name : names_in(root + "/dev")) {
+  for (const std::string& name : names_in(root + "/dev", "nvidia")) {
     if (const auto number = nvidia_device_number(name)) files.insert(*number);
   }
   std::vector<Gpu> gpus;
   const std::string folder = root + "/proc/driver/nvidia/gpus/";
   for (const std::string& address : names_in(folder)) {
     const std::string text = text_of_file(folder + address + "/information");
-    const auto number = first_number(labelled_value(text, "Device Minor"));
+    const auto number = first_number(labeled_value(text, "Device Minor"));
     if (!files.empty() && number && !files.contains(*number)) continue;
     gpus.push_back({.pci_address = address,
-                    .uuid = std::string(labelled_value(text, "GPU UUID")),
+                    .uuid = std::string(labeled_value(text, "GPU UUID")),
                     .memory_node = memory_node(root, address)});
   }
   // Sandboxes may show device files without /proc; then only the number of GPUs is known.
@@ -185,7 +185,7 @@ std::vector<MigInstance> instances_in_proc(const std::string& root, const std::v
     const std::string& address = gpus[gpu].pci_address;
     const std::string text =
         text_of_file(root + "/proc/driver/nvidia/gpus/" + address + "/information");
-    const auto minor = first_number(labelled_value(text, "Device Minor"));
+    const auto minor = first_number(labeled_value(text, "Device Minor"));
     if (!minor || gpus[gpu].uuid.empty()) continue;
     const std::string folder = root + kCapabilities + "gpu" + std::to_string(*minor) + "/mig/";
     for (const std::string& gi : names_in(folder)) {
@@ -255,8 +255,8 @@ std::vector<Gpu> amd_gpus(const std::string& root) {
     const std::optional<long long> id = first_number(text_of_file(folder + name + "/gpu_id"));
     if (!id || *id == 0) continue;  // 0 for a CPU; unreadable if outside the container
     const std::string text = text_of_file(folder + name + "/properties");
-    const auto domain = first_number(labelled_value(text, "domain"));
-    const auto place = first_number(labelled_value(text, "location_id"));
+    const auto domain = first_number(labeled_value(text, "domain"));
+    const auto place = first_number(labeled_value(text, "location_id"));
     Gpu gpu;
     if (place) {
       gpu.pci_address = pci_address(domain.value_or(0), *place);

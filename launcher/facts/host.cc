@@ -31,11 +31,10 @@
 #include "launcher/engines/pmi.h"
 #include "launcher/engines/pmix.h"
 #include "launcher/engines/slurm.h"
+#include "launcher/facts/files.h"
 #include "launcher/facts/gpus.h"
 #include "launcher/facts/host_cpus.h"
 #include "launcher/facts/host_text.h"
-#include "launcher/facts/secret_file.h"
-#include "launcher/facts/small_files.h"
 #include "launcher/facts/topology_hwloc.h"
 #include "launcher/facts/visible_gpus.h"
 #include "rendezvous/base/unique_fd.h"
@@ -305,54 +304,6 @@ HostFacts look_at_host() {
   facts.new_secret = new_secret;
   facts.free_port = free_ports();
   return facts;
-}
-
-namespace {
-
-bool is_own_link(const std::string& path) {
-  struct stat facts {};
-  return lstat(path.c_str(), &facts) == 0 && (facts.st_uid == geteuid() || facts.st_uid == 0);
-}
-
-// Readable only by this user, or with the permissions of the file that it replaces. Does not follow
-// links.
-std::FILE* new_file(const std::string& place, const std::string& replaced) {
-  std::remove(place.c_str());  // of an earlier process with the same pid
-  const int fd = open(place.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) return nullptr;
-  struct stat facts {};
-  if (lstat(replaced.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid())
-    static_cast<void>(fchmod(fd, facts.st_mode & 0777));
-  return fdopen(fd, "w");
-}
-
-}  // namespace
-
-Result<void> write_file(const std::string& path, std::string_view text) {
-  // Replace the target of a symbolic link, not the link (which may be /dev/stdout). Write directly
-  // to devices and pipes. In a folder that others can write to, a link may have been planted by
-  // another user.
-  std::error_code ec;
-  if (fs::is_symlink(path, ec)) {
-    if (!is_own_link(path))
-      return Error{ErrorCode::System, "cannot write " + path +
-                                          ": it is a link of another user's; remove it, or choose "
-                                          "another file"};
-    const std::string target = fs::canonical(path, ec).string();
-    if (!ec && fs::is_regular_file(target, ec)) return write_file(target, text);
-  }
-  const bool is_special = fs::exists(path, ec) && !fs::is_regular_file(path, ec);
-  const std::string place = is_special ? path : path + "." + std::to_string(getpid()) + ".part";
-  std::FILE* file = is_special ? std::fopen(place.c_str(), "we") : new_file(place, path);
-  if (file == nullptr) return system_error("write " + path, errno);
-  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int write_error = errno;
-  const bool is_closed = std::fclose(file) == 0;
-  if (is_written && is_closed && (is_special || std::rename(place.c_str(), path.c_str()) == 0))
-    return {};
-  const Error error = system_error("write " + path, is_written ? errno : write_error);
-  if (!is_special) std::remove(place.c_str());
-  return error;
 }
 
 }  // namespace drun

@@ -51,7 +51,7 @@ struct HostFacts {
   TopologyProbe topology{};       // CPUs and memory nodes; called only if workers are placed
   FileProbe probe{};              // inspects one path; relative to the working directory
   engines::Meeting meeting{};     // if an engine offers PMI-1 or PMIx; may take long
-  SecretReader secret_file{};     // secret_file.h
+  SecretReader secret_file{};     // read_secret_file() (files.h)
   SecretMaker new_secret{};       // 64 hexadecimal digits; empty: no random bytes available
   // A free TCP port of the loopback interface. The port stays reserved while this function or a
   // copy of it exists; a listener with SO_REUSEADDR may bind it.
@@ -69,8 +69,5 @@ std::optional<std::string> variable(const HostFacts& facts, std::string_view nam
 // The value that a worker will see: -x takes precedence. Use it for variables that affect only
 // workers.
 std::optional<std::string> workers_variable(const HostFacts& facts, std::string_view name);
-
-// Atomic: writes a file beside `path` and renames it. Errors: System, naming the path.
-Result<void> write_file(const std::string& path, std::string_view text);
 
 }  // namespace drun

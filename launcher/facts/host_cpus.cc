@@ -7,8 +7,8 @@
 #include <array>
 #include <cerrno>
 
+#include "launcher/facts/files.h"
 #include "launcher/facts/host_text.h"
-#include "launcher/facts/small_files.h"
 
 namespace drun {
 namespace {
@@ -53,7 +53,8 @@ std::vector<int> affinity_list() {
   CpuSet set{};
   std::vector<int> cpus;
   if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return cpus;
-  for (int cpu = 0; cpu < kMostCpus; ++cpu)
+  const auto count = static_cast<std::size_t>(CPU_COUNT_S(sizeof(set), set.data()));
+  for (int cpu = 0; cpus.size() < count; ++cpu)
     if (CPU_ISSET_S(static_cast<std::size_t>(cpu), sizeof(set), set.data())) cpus.push_back(cpu);
   return cpus;
 }

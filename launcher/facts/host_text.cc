@@ -105,7 +105,7 @@ std::optional<int> nvidia_device_number(std::string_view file) {
   return static_cast<int>(*number(file));
 }
 
-std::string_view labelled_value(std::string_view text, std::string_view label) {
+std::string_view labeled_value(std::string_view text, std::string_view label) {
   for (std::string_view line : split(text, '\n')) {
     if (!line.starts_with(label)) continue;
     line.remove_prefix(label.size());

@@ -38,7 +38,7 @@ int visible_gpus(const std::optional<std::string>& list, int installed);
 std::optional<int> nvidia_device_number(std::string_view file);
 
 // The rest of the line after `label`, as in "GPU UUID: \t GPU-..." or "location_id 256"; or empty.
-std::string_view labelled_value(std::string_view text, std::string_view label);
+std::string_view labeled_value(std::string_view text, std::string_view label);
 
 // The number at the start of `text`, after white space: "-1\n".
 std::optional<long long> first_number(std::string_view text);

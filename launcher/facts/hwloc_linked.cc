@@ -1,4 +1,4 @@
-#include "launcher/facts/hwloc_library.h"
+#include "launcher/facts/topology_hwloc.h"
 
 namespace drun {
 

@@ -7,10 +7,7 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
-
-#include "rendezvous/base/result.h"
 
 namespace drun {
 
@@ -37,10 +34,5 @@ struct Topology {
   std::vector<Gpu> gpus{};          // in CUDA's order with none hidden
   bool operator==(const Topology&) const = default;
 };
-
-// The GPUs for entries of CUDA_VISIBLE_DEVICES: numbers, UUIDs or prefixes of them,
-// MIG-GPU-<uuid>/... A name that matches none gives an empty Gpu; it gets the memory node if all
-// GPUs share one.
-std::vector<Gpu> gpus_named(const std::vector<std::string>& names, const std::vector<Gpu>& gpus);
 
 }  // namespace drun

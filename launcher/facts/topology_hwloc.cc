@@ -7,8 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "launcher/facts/hwloc_library.h"
-
 namespace drun {
 namespace {
 

@@ -7,8 +7,14 @@
 #include <string>
 
 #include "launcher/facts/topology.h"
+#include "rendezvous/base/result.h"
 
 namespace drun {
+
+// Makes hwloc's functions available: hwloc_late.cc loads the library; hwloc_linked.cc, for a linked
+// hwloc, does nothing. Call it before any function of hwloc, from one thread at a time. Errors:
+// System, if the library cannot be loaded.
+Result<void> load_hwloc();
 
 // The CPUs and memory nodes of this machine and which of them this process may use. Without GPUs.
 Result<Topology> read_topology();

@@ -9,11 +9,11 @@
 namespace drun {
 namespace {
 
-enum class Kind { Number, Gpu, Mig };
+enum class EntryKind { Number, Gpu, Mig };
 
 // The device that an entry names. If UUIDs are unknown, the identity is the entry itself.
 struct Named {
-  Kind kind = Kind::Number;
+  EntryKind kind = EntryKind::Number;
   std::string identity{};
 };
 
@@ -27,7 +27,7 @@ std::vector<std::string_view> entries_of(std::string_view list) {
   }
 }
 
-std::optional<std::size_t> number(std::string_view text) {
+std::optional<std::size_t> entry_number(std::string_view text) {
   std::size_t value = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -61,14 +61,14 @@ std::string old_name(const MigInstance& mig, const GpuTable& table) {
 }
 
 std::optional<Named> mig_named(std::string_view entry, const GpuTable& table) {
-  if (table.instances.empty()) return Named{.kind = Kind::Mig, .identity = std::string(entry)};
+  if (table.instances.empty()) return Named{.kind = EntryKind::Mig, .identity = std::string(entry)};
   for (const MigInstance& mig : table.instances) {
-    if (old_name(mig, table) == entry) return Named{.kind = Kind::Mig, .identity = mig.uuid};
+    if (old_name(mig, table) == entry) return Named{.kind = EntryKind::Mig, .identity = mig.uuid};
   }
   std::vector<std::string> uuids;
   for (const MigInstance& mig : table.instances) uuids.push_back(mig.uuid);
   const auto found = only_one(entry, uuids);
-  return found ? std::optional(Named{.kind = Kind::Mig, .identity = *found}) : std::nullopt;
+  return found ? std::optional(Named{.kind = EntryKind::Mig, .identity = *found}) : std::nullopt;
 }
 
 std::optional<Named> named(std::string_view entry, const GpuTable& table) {
@@ -76,13 +76,13 @@ std::optional<Named> named(std::string_view entry, const GpuTable& table) {
   if (entry.starts_with("GPU-")) {
     const std::vector<std::string> uuids = gpu_uuids(table);
     if (uuids.size() < table.gpus.size())
-      return Named{.kind = Kind::Gpu, .identity = std::string(entry)};
+      return Named{.kind = EntryKind::Gpu, .identity = std::string(entry)};
     const auto found = only_one(entry, uuids);
-    return found ? std::optional(Named{.kind = Kind::Gpu, .identity = *found}) : std::nullopt;
+    return found ? std::optional(Named{.kind = EntryKind::Gpu, .identity = *found}) : std::nullopt;
   }
-  const auto index = number(entry);
+  const auto index = entry_number(entry);
   if (!index || *index >= table.gpus.size()) return std::nullopt;
-  return Named{.kind = Kind::Number, .identity = std::to_string(*index)};
+  return Named{.kind = EntryKind::Number, .identity = std::to_string(*index)};
 }
 
 std::vector<std::string> all_names(const GpuTable& table) {
@@ -106,12 +106,12 @@ std::optional<std::string> cuda_name(std::string_view entry, const GpuTable& tab
   if (colon == entry.npos) {
     const auto found = named(entry, table);
     if (!found) return std::nullopt;
-    const auto index = number(entry);
+    const auto index = entry_number(entry);
     if (!index || table.gpus[*index].uuid.empty()) return found->identity;
     return table.gpus[*index].uuid;
   }
-  const auto gpu = number(entry.substr(0, colon));
-  auto place = number(entry.substr(colon + 1));
+  const auto gpu = entry_number(entry.substr(0, colon));
+  auto place = entry_number(entry.substr(colon + 1));
   if (!gpu || !place) return std::nullopt;
   for (const MigInstance& mig : table.instances) {
     if (mig.gpu == *gpu && (*place)-- == 0) return mig.uuid;
@@ -126,7 +126,7 @@ std::vector<std::string> visible_gpu_names(const std::optional<std::string>& lis
   if (!list) return all_names(table);
   std::vector<std::string> names;
   std::vector<std::string> identities;
-  std::optional<Kind> kind;
+  std::optional<EntryKind> kind;
   for (const std::string_view entry : entries_of(*list)) {
     const auto device = named(entry, table);
     if (!device || kind.value_or(device->kind) != device->kind) break;
@@ -173,6 +173,31 @@ GpuView view_of(const GpuTable& table, const std::optional<std::string>& cuda,
   view.list.emplace();
   for (const std::string& name : same_kind) *view.list += (view.list->empty() ? "" : ",") + name;
   return view;
+}
+
+std::vector<Gpu> gpus_named(const std::vector<std::string>& names, const std::vector<Gpu>& gpus) {
+  const bool is_one_node =
+      !gpus.empty() && std::all_of(gpus.begin(), gpus.end(), [&](const Gpu& g) {
+        return g.memory_node == gpus.front().memory_node;
+      });
+  const Gpu unknown{.memory_node = is_one_node ? gpus.front().memory_node : std::nullopt};
+  std::vector<Gpu> named;
+  for (const std::string& name : names) {
+    const bool is_number =
+        !name.empty() && name.size() < 6 && name.find_first_not_of("0123456789") == name.npos;
+    const std::string uuid =
+        name.starts_with("MIG-GPU-") ? name.substr(4, name.find('/') - 4) : name;
+    // `gpus` may also contain MIG instances, with their UUIDs, after the GPUs.
+    const bool is_uuid = uuid.starts_with("GPU-") || uuid.starts_with("MIG-");
+    const Gpu* found = nullptr;
+    for (std::size_t i = 0; i < gpus.size() && found == nullptr; ++i) {
+      const bool is_it =
+          is_number ? i == std::stoul(name) : is_uuid && gpus[i].uuid.starts_with(uuid);
+      if (is_it) found = &gpus[i];
+    }
+    named.push_back(found == nullptr ? unknown : *found);
+  }
+  return named;
 }
 
 }  // namespace drun

@@ -41,4 +41,9 @@ struct GpuView {
 GpuView view_of(const GpuTable& table, const std::optional<std::string>& cuda,
                 const std::optional<std::string>& container);
 
+// The GPUs for entries of CUDA_VISIBLE_DEVICES: numbers, UUIDs or prefixes of them,
+// MIG-GPU-<uuid>/... A name that matches none gives an empty Gpu; it gets the memory node if all
+// GPUs share one.
+std::vector<Gpu> gpus_named(const std::vector<std::string>& names, const std::vector<Gpu>& gpus);
+
 }  // namespace drun

@@ -5,6 +5,8 @@
 // docs/reference/placement.md describes both, and the differences.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <vector>
 
 #include "agent/spec.h"
@@ -43,5 +45,21 @@ Result<std::vector<WorkerPlacement>> place_workers(const Topology& topology,
 // may be below the number of cores because of a CPU quota.
 std::vector<int> fair_threads(const Topology& topology, const std::vector<WorkerPlacement>& places,
                               int usable_cpus);
+
+// --- Placements as text and as JSON. The plan and the report use the same form.
+
+// "not bound", or "CPUs 0-3 (4 cores), memory of NUMA node 0 preferred, devices 0,1, 4 threads".
+std::string placement_text(const WorkerPlacement& placement);
+
+// Null if no worker is placed. One object per worker of this node, in local-rank order; later
+// versions only add fields:
+//   local_rank
+//   cpus          "0-3,8", kernel numbers; null: not bound
+//   cores         number of physical cores of those CPUs; null: not bound
+//   memory        "prefer", "strict" or "none"
+//   memory_nodes  "0"; null: memory is not placed
+//   omp_threads   number; null: inherited
+//   devices       [entries of the device variable]; null: all visible devices
+nlohmann::ordered_json placement_json(const std::vector<WorkerPlacement>& placements);
 
 }  // namespace drun

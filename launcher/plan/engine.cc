@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "launcher/engines/detect.h"
-#include "launcher/engines/engine_variables.h"
 
 namespace drun {
 namespace {

@@ -11,7 +11,6 @@
 #include "launcher/plan/lines_home.h"
 #include "launcher/plan/local_nodes.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/program_words.h"
 #include "launcher/plan/programs.h"
 #include "launcher/plan/remote_command.h"
 #include "launcher/plan/rendezvous.h"
@@ -61,8 +60,8 @@ Result<void> check(const Options& options) {
   if (options.node_rank)
     return usage_error("--node-rank",
                        with + "the order of the nodes sets the node ranks; remove the option");
-  if (options.exclude_after && !is_elastic_wish(options))
-    return usage_error("--exclude-after",
+  if ((options.exclude_after || options.exclude_slow) && !is_elastic_wish(options))
+    return usage_error(options.exclude_after ? "--exclude-after" : "--exclude-slow",
                        with +
                            "there are no spare nodes; remove the option, or set the required "
                            "number of nodes with --nnodes=MIN:MAX");

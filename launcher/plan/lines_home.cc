@@ -41,7 +41,7 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
   if (Result<void> fits = check_lines_home(options); !fits) return fits.error();
   if (!gathers_here(options)) return std::optional<OutputSpec>();
   OutputSpec spec;
-  spec.mode = options.sources.contains("--output") ? options.output : OutputMode::Labelled;
+  spec.mode = options.sources.contains("--output") ? options.output : OutputMode::Labeled;
   spec.has_timestamps = options.timestamps;
   spec.gathers = true;
   spec.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;

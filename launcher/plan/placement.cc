@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "launcher/facts/host_text.h"
+#include "launcher/facts/visible_gpus.h"
 #include "launcher/placement/place.h"
 #include "launcher/plan/programs.h"
 

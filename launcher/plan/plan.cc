@@ -62,6 +62,13 @@ std::chrono::milliseconds plan_unkillable(const HostFacts& host) {
   return parsed ? *parsed : AgentSpec{}.unkillable_timeout;
 }
 
+// For tests: a minute is six windows.
+std::chrono::milliseconds plan_speed_window(const HostFacts& host) {
+  const auto text = variable(host, "DRUN_SPEED_WINDOW");
+  const auto parsed = parse_interval(text.value_or(""));
+  return parsed ? *parsed : AgentSpec{}.speed_window;
+}
+
 Result<void> check_ranks(const StreamChoice& choice, const std::string& option, int workers) {
   if (choice.of_ranks.empty() || choice.of_ranks.rbegin()->first < workers) return {};
   return usage_error(option,
@@ -97,7 +104,7 @@ Result<void> check_output(const Options& options) {
 
 OutputMode output_mode(const Options& options) {
   const bool is_given = options.sources.contains("--output");
-  return options.gather_logs && !is_given ? OutputMode::Labelled : options.output;
+  return options.gather_logs && !is_given ? OutputMode::Labeled : options.output;
 }
 
 Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, int workers) {
@@ -126,7 +133,7 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
       streams[static_cast<std::size_t>(i)] = {
           .to_file = is_teed || is_redirected || keeps_all,
           .to_console = is_shown && (is_teed || !is_redirected),
-          .is_labelled = is_teed || output.mode == OutputMode::Labelled};
+          .is_labeled = is_teed || output.mode == OutputMode::Labeled};
     }
   }
   if (output.gathers)
@@ -355,6 +362,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.agent.shutdown_timeout = *shutdown;
   plan.agent.join.kill_grace = plan.agent.join.heartbeat_timeout + *shutdown;
   plan.agent.unkillable_timeout = plan_unkillable(host);
+  plan.agent.speed_window = plan_speed_window(host);
   plan.agent.checkpoint_directory = options.checkpoint_directory;
   Result<std::optional<DeadlineSpec>> deadline = plan_deadline(options, host, *shutdown);
   if (!deadline) return deadline.error();

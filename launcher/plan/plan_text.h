@@ -13,7 +13,7 @@
 //            ranks]
 //                         or null for all}
 //            environment  {drun's variables for local rank 0; "?" if known only in the round}
-//            placement    null, or one object per worker: placement/placement_text.h
+//            placement    null, or one object per worker: placement/place.h
 //            output       {mode, log_dir or null, streams: [{local_rank, stdout, stderr}]} with
 //                         "console", "file", "console+file" or "none" per stream
 //            stdin, shutdown_timeout_s, leftovers, termination_signals, report or null, html_report
@@ -21,7 +21,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "launcher/plan/host_plan.h"
 #include "launcher/plan/plan.h"
 
 namespace drun {
@@ -34,3 +36,11 @@ std::string plan_json(const Plan& plan);
 std::string shell_quoted(const std::vector<std::string>& words);
 
 }  // namespace drun
+
+namespace drun::hosts {
+
+// The plan of a job over ssh, also for --explain.
+std::string host_plan_text(const HostPlan& plan);
+std::string host_plan_json(const HostPlan& plan);
+
+}  // namespace drun::hosts

@@ -309,8 +309,8 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNo
     return usage_error("--preflight",
                        "the probes use the store that drun serves; remove --store=worker, or run "
                        "drun doctor before the job");
-  if (options.exclude_after && !is_elastic(options))
-    return usage_error("--exclude-after",
+  if ((options.exclude_after || options.exclude_slow) && !is_elastic(options))
+    return usage_error(options.exclude_after ? "--exclude-after" : "--exclude-slow",
                        "a job of fixed nodes has no spare nodes; use --rdzv-backend=c10d (or etcd) "
                        "and --nnodes=MIN:MAX, or remove the option");
   if (is_elastic(options)) {
@@ -484,6 +484,7 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
   elastic.rank_order = options.rank_order.value_or(elastic.rank_order);
   elastic.min_uptime = options.min_uptime.value_or(elastic.min_uptime);
   elastic.exclude_after = options.exclude_after.value_or(0);
+  elastic.exclude_slow = options.exclude_slow;
   if (!is_etcd(options) && options.store == StoreHost::Worker &&
       elastic.rank_order != RankOrder::Endpoint)
     return usage_error("--store=worker",

@@ -153,7 +153,7 @@ std::string to_line(const Start& start) {
                {"keeps_all", start.keeps_all},
                {"log_directory", to_characters(start.log_directory)},
                {"columns", start.columns},
-               {"has_colour", start.has_colour},
+               {"has_color", start.has_color},
                {"utc_offset_s", start.utc_offset_s}};
   if (!start.interface.empty()) json["interface"] = to_characters(start.interface);
   if (!start.cpus.empty()) json["cpus"] = start.cpus;
@@ -201,7 +201,7 @@ Result<Start> parse_start(std::string_view line) {
   start.keeps_all = fields.flag("keeps_all");
   start.log_directory = fields.text("log_directory");
   start.columns = fields.number("columns");
-  start.has_colour = fields.flag("has_colour");
+  start.has_color = fields.flag("has_color");
   start.utc_offset_s = fields.number("utc_offset_s");
   start.interface = fields.text("interface", false);
   start.cpus = fields.numbers("cpus");

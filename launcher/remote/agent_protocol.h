@@ -105,7 +105,7 @@ struct Start {
   bool keeps_all = false;
   std::string log_directory{};
   int columns = 0;  // of the launcher's terminal; 0: unknown
-  bool has_colour = false;
+  bool has_color = false;
   long utc_offset_s = 0;
   bool operator==(const Start&) const = default;
 };

@@ -12,7 +12,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "agent/output/console.h"
@@ -28,6 +27,7 @@
 #include "launcher/remote/local_network.h"
 #include "launcher/remote/ssh_session.h"
 #include "launcher/remote/ssh_tree.h"
+#include "rendezvous/base/random_instance.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
@@ -113,12 +113,10 @@ constexpr std::uint64_t kOwnStream = std::numeric_limits<std::uint64_t>::max();
 
 // 128 random bits: output of a login cannot contain them by accident.
 std::string new_nonce() {
-  std::random_device random;
   std::string nonce;
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t bits = random();
-    for (const int shift : {28, 24, 20, 16, 12, 8, 4, 0})
-      nonce += "0123456789abcdef"[bits >> shift & 15];
+  for (int i = 0; i < 2; ++i) {
+    const std::uint64_t bits = rendezvous::random_instance();
+    for (int shift = 60; shift >= 0; shift -= 4) nonce += "0123456789abcdef"[bits >> shift & 15];
   }
   return nonce;
 }
@@ -314,7 +312,7 @@ std::string RemoteLauncher::first_line(std::size_t host, const std::string& nonc
       .keeps_all = plan_.keeps_all_lines,
       .log_directory = lines_ ? lines_->place() : "",
       .columns = style_.columns,
-      .has_colour = style_.has_colour,
+      .has_color = style_.has_color,
       .utc_offset_s = style_.utc_offset_s});
 }
 
@@ -470,8 +468,8 @@ void RemoteLauncher::end_when_over() {
 
 }  // namespace
 
-LaunchEnd run_starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                      const LauncherStyle& style, const Log& log) {
+LaunchEnd run_launcher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
+                       const LauncherStyle& style, const Log& log) {
   RemoteLauncher launcher(plan, environment, style, log);
   return launcher.run();
 }

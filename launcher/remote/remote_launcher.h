@@ -58,14 +58,14 @@ class LauncherInput {
 struct LauncherStyle {
   std::string invoked_as{};
   int columns = 0;
-  bool has_colour = false;
+  bool has_color = false;
   long utc_offset_s = 0;
 };
 
 // Runs the job of `plan` from the first login to the end of the last session, with its own
 // io_context. All output of the hosts has been written to fd 1 and 2 when it returns.
 // `environment`: for each ssh. Never throws.
-LaunchEnd run_starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                      const LauncherStyle& style, const Log& log);
+LaunchEnd run_launcher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
+                       const LauncherStyle& style, const Log& log);
 
 }  // namespace drun::hosts

@@ -663,6 +663,8 @@ std::string words_of(const timeline::Slow& slow) {
       return slow.who + " began " + time + " after the first node" + usual;
     case timeline::SlowKind::Start:
       return slow.who + " printed its first line after " + time + usual;
+    case timeline::SlowKind::Speed:
+      return slow.who;
     case timeline::SlowKind::Processor:
       break;
   }

@@ -63,8 +63,8 @@ class Writer {
   const ReportStyle& style() const { return style_; }
 
  private:
-  std::string painted(const char* colour, const std::string& text) const {
-    return style_.has_colour ? "\x1b[" + std::string(colour) + "m" + text + "\x1b[0m" : text;
+  std::string painted(const char* color, const std::string& text) const {
+    return style_.has_color ? "\x1b[" + std::string(color) + "m" + text + "\x1b[0m" : text;
   }
 
   const ReportStyle& style_;
@@ -152,6 +152,12 @@ void write_others(Writer& writer, const std::vector<Failure>& failures, std::siz
   writer.field("others", lines);
 }
 
+void write_slow(Writer& writer, const Outcome& outcome) {
+  std::vector<std::string> lines;
+  for (const SlowRank& slow : outcome.slow) lines.push_back(printable(text_of(slow)));
+  writer.field("slow", lines);
+}
+
 void write_left_out(Writer& writer, const Outcome& outcome) {
   std::vector<std::string> lines;
   for (const LeftOut& node : outcome.left_out)
@@ -219,6 +225,7 @@ void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& ou
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
   write_left_out(writer, outcome);
+  write_slow(writer, outcome);
   write_faults(writer, outcome);
   write_foot(writer, outcome);
 }
@@ -229,11 +236,15 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
   Writer writer(style);
   std::visit(
       Overloaded{
-          [&](const Succeeded&) { write_faults(writer, outcome); },
+          [&](const Succeeded&) {
+            write_slow(writer, outcome);
+            write_faults(writer, outcome);
+          },
           [&](const WorkersFailed& failed) { write_failed(writer, failed, outcome); },
           [&](const Interrupted& interrupted) {
             writer.headline("job stopped by " + signal_name(interrupted.signal) + " on " +
                             place(interrupted.node_rank, interrupted.host) + after(outcome));
+            write_slow(writer, outcome);
             write_faults(writer, outcome);
           },
           [&](const NodeLost& lost) {
@@ -243,11 +254,13 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
                             (lost.reason.empty() ? "" : ": " + printable(lost.reason)) +
                             injected_text(lost, outcome));
             writer.line("  stopped this node's workers; the state of the lost node's is unknown");
+            write_slow(writer, outcome);
             write_faults(writer, outcome);
           },
           [&](const NotRun& not_run) { writer.line(error_text(style.invoked_as, not_run.error)); },
           [&](const Preempted& preempted) {
             writer.headline("job preempted" + after(outcome) + ": " + printable(preempted.reason));
+            write_slow(writer, outcome);
             write_faults(writer, outcome);
           },
       },

@@ -12,7 +12,7 @@ namespace drun {
 
 struct ReportStyle {
   std::string invoked_as = "drun";
-  bool has_colour = false;
+  bool has_color = false;
   bool has_shown_stderr = false;       // the console has shown the stderr of the first failure
   int columns = 0;                     // width of the headline; 0: do not wrap
   std::chrono::seconds utc_offset{0};  // of local time

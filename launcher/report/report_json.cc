@@ -3,9 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/diagnosis/diagnosis.h"
+#include "agent/status/node_status.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
-#include "launcher/placement/placement_text.h"
+#include "launcher/placement/place.h"
 #include "rendezvous/base/result.h"
 
 namespace drun {
@@ -163,6 +164,7 @@ std::string report_json(const Outcome& outcome, int exit_code,
       {"failures_left_out", outcome.failures_left_out},
       {"details", ending.details},
       {"left_out", all_of(outcome.left_out)},
+      {"slow", agent::slow_json(outcome.slow)},
       {"faults", all_of(outcome.faults)},
       {"placement", placement_json(placements)},
       {"phase_times_s", phase_times ? agent::phase_times_json(*phase_times) : Json(nullptr)},

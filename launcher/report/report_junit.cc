@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-struct Decoded {
+struct DecodedCharacter {
   std::uint32_t character = 0;
   std::size_t bytes = 1;
   bool is_valid = false;
@@ -26,7 +26,7 @@ struct Decoded {
 
 // Decodes the first character of `text`, which must not be empty. Overlong forms and surrogates are
 // invalid.
-Decoded decode(std::string_view text) {
+DecodedCharacter decode(std::string_view text) {
   const auto byte = [text](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : std::uint32_t{0};
   };
@@ -156,7 +156,7 @@ std::string xml_text(std::string_view text) {
   std::string escaped;
   escaped.reserve(text.size());
   while (!text.empty()) {
-    const Decoded next = decode(text);
+    const DecodedCharacter next = decode(text);
     if (!next.is_valid || !is_xml_character(next.character)) {
       escaped += kReplacement;
     } else if (next.character == '&') {
@@ -183,7 +183,7 @@ std::string report_for_file(std::string_view path, const Outcome& outcome, int e
                             const std::optional<agent::PhaseTimes>& phase_times) {
   if (!path.ends_with(".xml")) return report_json(outcome, exit_code, placements, phase_times);
   ReportStyle plain = style;
-  plain.has_colour = false;
+  plain.has_color = false;
   plain.columns = 100;
   return report_junit(outcome, exit_code, report_text(outcome, plain));
 }

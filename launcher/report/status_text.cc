@@ -11,6 +11,7 @@
 #include "launcher/base/words.h"
 #include "rendezvous/base/foreign_json.h"
 #include "rendezvous/job/phase_times.h"
+#include "rendezvous/job/slow_rank.h"
 
 namespace drun {
 namespace {
@@ -216,6 +217,20 @@ std::string node_rows(const StatusJson& job) {
   return text;
 }
 
+std::string slow_rows(const StatusJson& job) {
+  std::string text;
+  for (const StatusJson& each : job.at("slow")) {
+    SlowRank slow{.node_rank = int_of(each.at("node_rank")),
+                  .host = each.at("host").get<std::string>(),
+                  .percent = int_of(each.at("slower_percent")),
+                  .evidence = each.at("evidence").get<std::string>()};
+    if (each.at("rank").is_number()) slow.rank = int_of(each.at("rank"));
+    text += (each.at("is_slow").get<bool>() ? "  slow: " : "  slow before: ") +
+            printable(text_of(slow)) + "\n";
+  }
+  return text;
+}
+
 std::string job_failure(const StatusJson& failure) {
   if (failure.is_null()) return "";
   return "  last failure: rank " + std::to_string(int_of(failure.at("rank"))) + " on node " +
@@ -295,7 +310,8 @@ bool is_job_status(std::string_view json) {
 std::string job_text(std::string_view json) {
   const StatusJson job = parsed(json);
   try {
-    return job_head(job) + time_line(job) + node_rows(job) + job_failure(job.at("last_failure"));
+    return job_head(job) + time_line(job) + node_rows(job) + slow_rows(job) +
+           job_failure(job.at("last_failure"));
   } catch (const StatusJson::exception&) {
     return "";
   }

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "launcher/base/words.h"
+#include "rendezvous/job/slow_rank.h"
 
 namespace drun::timeline {
 namespace {
@@ -143,6 +144,8 @@ const char* word_of(MarkKind kind) {
       return "preemption";
     case MarkKind::LeftOut:
       return "node excluded";
+    case MarkKind::Slow:
+      return "slow rank";
     case MarkKind::Fault:
       break;
   }
@@ -407,6 +410,16 @@ class JobReading {
                                " (" + text_of(event, "left_out_host") +
                                "): " + text_of(event, "reason", 1024);
       if (lost_.insert(text).second) add_mark(job_, MarkKind::LeftOut, at_s, node, text);
+    } else if (name == "slow_found") {
+      SlowRank slow{.node_rank = int_of(event, "slow_node_rank"),
+                    .host = text_of(event, "slow_host"),
+                    .percent = int_of(event, "slower_percent"),
+                    .evidence = text_of(event, "evidence", 1024)};
+      if (const auto rank = number_of(event, "slow_rank")) slow.rank = int_of(event, "slow_rank");
+      const std::string text = drun::text_of(slow);
+      if (job_.slow.size() >= kMostSlowRanks || !slow_.insert(text).second) return;
+      add_mark(job_, MarkKind::Slow, at_s, node, text);
+      job_.slow.push_back({.kind = SlowKind::Speed, .who = text});
     } else if (name == "fault_injected") {
       const std::optional<double> rank = number_of(event, "fault_rank");
       const std::string place = "node " + std::to_string(int_of(event, "fault_node_rank")) + " (" +
@@ -455,6 +468,7 @@ class JobReading {
   std::map<std::pair<int, int>, FailureText> details_;  // by round and rank
   std::set<std::string> lost_;
   std::set<std::string> faults_;
+  std::set<std::string> slow_;
   std::map<int, std::string> hang_stacks_;                   // by round
   std::optional<std::pair<double, std::size_t>> last_stop_;  // time, node
   bool has_phases_ = false;

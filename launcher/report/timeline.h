@@ -106,7 +106,7 @@ struct Round {
   std::optional<FailureText> failure{};  // the first one
 };
 
-enum class MarkKind { Failure, NodeLost, Election, Signal, Hang, LeftOut, Preemption, Fault };
+enum class MarkKind { Failure, NodeLost, Election, Signal, Hang, LeftOut, Preemption, Fault, Slow };
 const char* word_of(MarkKind kind);  // "failure"
 
 struct Mark {
@@ -125,12 +125,13 @@ enum class SlowKind {
   Arrival,    // of a node, relative to the first one
   Start,      // of a rank, from start to first line of output
   Processor,  // CPU time of a rank
+  Speed,      // slower than the others for a minute, in any round
 };
 
 // A rank or node of the last round that deviates from the others.
 struct Slow {
   SlowKind kind = SlowKind::Arrival;
-  std::string who{};
+  std::string who{};  // Speed: the whole sentence
   double seconds = 0;
   double median_s = 0;  // over all ranks or nodes
 };

@@ -36,13 +36,13 @@ char letter_of(Phase phase) {
 }
 
 // Foreground colors of 16-color terminals.
-const char* colour_of(Phase phase) {
-  constexpr std::array kColours{"90", "35", "35", "33", "32", "31", "36", "34"};
-  return kColours.at(agent::index_of(phase));
+const char* color_of(Phase phase) {
+  constexpr std::array kColors{"90", "35", "35", "33", "32", "31", "36", "34"};
+  return kColors.at(agent::index_of(phase));
 }
 
-std::string painted(const char* colour, const std::string& text, bool has_colour) {
-  return has_colour ? "\x1b[" + std::string(colour) + "m" + text + "\x1b[0m" : text;
+std::string painted(const char* color, const std::string& text, bool has_color) {
+  return has_color ? "\x1b[" + std::string(color) + "m" + text + "\x1b[0m" : text;
 }
 
 // Counts each byte beyond ASCII as a column, so the result may be too short but never too long.
@@ -66,12 +66,12 @@ class TextPage {
  public:
   TextPage(const Job& job, const TextStyle& style)
       : job_(job),
-        has_colour_(style.has_colour),
+        has_color_(style.has_color),
         columns_(static_cast<std::size_t>(std::clamp(style.columns, 40, 400))) {}
 
   std::string make() {
     const bool is_good = job_.outcome == "succeeded" || job_.outcome == "running";
-    text_ = painted(is_good ? "1;32" : "1;31", printable(headline_of(job_)), has_colour_) + "\n";
+    text_ = painted(is_good ? "1;32" : "1;31", printable(headline_of(job_)), has_color_) + "\n";
     line("  run " + printable(job_.run_id) + ", began " + printable(job_.started) + ", " +
          time_words(job_.wall_s) + ", " +
          counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
@@ -94,7 +94,7 @@ class TextPage {
   }
 
  private:
-  void section(const char* title) { text_ += "\n" + painted("1", title, has_colour_) + "\n"; }
+  void section(const char* title) { text_ += "\n" + painted("1", title, has_color_) + "\n"; }
   void line(const std::string& words) { text_ += cut_line(words, columns_); }
 
   void cause(const FailureText& failure) {
@@ -131,8 +131,8 @@ class TextPage {
           (node.node_rank ? "node " + std::to_string(*node.node_rank) : std::string("node")) + " " +
           printable(node.host);
       const std::string label = fitted("  " + name, kLabelColumns - (failed.contains(i) ? 2 : 0)) +
-                                (failed.contains(i) ? painted("1;31", "!", has_colour_) + " " : "");
-      text_ += label + phase_bar(node.spans, job_.wall_s, width, has_colour_) + "\n";
+                                (failed.contains(i) ? painted("1;31", "!", has_color_) + " " : "");
+      text_ += label + phase_bar(node.spans, job_.wall_s, width, has_color_) + "\n";
     }
     if (job_.nodes.size() > shown.size())
       line("  and " + std::to_string(job_.nodes.size() - shown.size()) + " more nodes");
@@ -141,7 +141,7 @@ class TextPage {
     axis += "0";
     if (width > end.size() + 1) axis += std::string(width - end.size() - 1, ' ') + end;
     line(axis);
-    text_ += phase_legend(job_.ledger, columns_, has_colour_) + "\n";
+    text_ += phase_legend(job_.ledger, columns_, has_color_) + "\n";
     if (!failed.empty()) text_ += "  ! failure\n";
   }
 
@@ -178,7 +178,7 @@ class TextPage {
   }
 
   const Job& job_;
-  bool has_colour_;
+  bool has_color_;
   std::size_t columns_;
   std::string text_;
 };
@@ -186,7 +186,7 @@ class TextPage {
 }  // namespace
 
 std::string phase_bar(std::span<const Span> spans, double wall_s, std::size_t width,
-                      bool has_colour) {
+                      bool has_color) {
   std::vector<timeline::PhaseSeconds> cells(width);
   if (wall_s > 0 && width > 0) {
     const double cell_s = wall_s / static_cast<double>(width);
@@ -206,7 +206,7 @@ std::string phase_bar(std::span<const Span> spans, double wall_s, std::size_t wi
   std::string piece;
   std::optional<Phase> phase;
   const auto flush = [&] {
-    if (!piece.empty()) text += phase ? painted(colour_of(*phase), piece, has_colour) : piece;
+    if (!piece.empty()) text += phase ? painted(color_of(*phase), piece, has_color) : piece;
     piece.clear();
   };
   for (const timeline::PhaseSeconds& cell : cells) {
@@ -222,7 +222,7 @@ std::string phase_bar(std::span<const Span> spans, double wall_s, std::size_t wi
 }
 
 std::string phase_legend(const timeline::PhaseSeconds& totals, std::size_t columns,
-                         bool has_colour) {
+                         bool has_color) {
   std::string text;
   std::size_t column = 0;
   for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
@@ -235,7 +235,7 @@ std::string phase_legend(const timeline::PhaseSeconds& totals, std::size_t colum
       column = 0;
     }
     text +=
-        "  " + painted(colour_of(phase), std::string(1, letter_of(phase)), has_colour) + " " + name;
+        "  " + painted(color_of(phase), std::string(1, letter_of(phase)), has_color) + " " + name;
     column += width;
   }
   return text;

@@ -1,9 +1,11 @@
-// core. The page that a worker and its agent share for hang detection: the worker counts its
-// operations there and records the latest ones. DRUN_HEARTBEAT_FILE contains its path.
+// core. The page that a worker and its agent share to detect hangs and slow ranks: the worker
+// counts its operations and the time that its calls take, and records the latest operations.
+// DRUN_HEARTBEAT_FILE contains its path.
 //
 // Layout:  a file of kPulseBytes, host byte order: magic, beats, operations begun, the sequence
-//          number of the last operation of the whole world, then a ring of entries. Each layout has
-//          a different magic.
+//          number of the last operation of the whole world, then a ring of entries, then the time
+//          in calls (zero if an older worker_lib writes the page). Other changes of the layout
+//          need a different magic.
 // Writer:  worker_lib/core/pulse.cc, plain stores into the mapped file. Other programs can touch
 //          the file instead: a change of its modification time also counts as activity.
 // Reader:  agent/hang/heartbeat_files.cc. The data may be torn or invalid.
@@ -45,6 +47,8 @@ struct PulsePage {
   std::uint64_t begun = 0;          // number of the latest entry
   std::uint64_t world_arrived = 0;  // sequence number of the world's latest operation
   std::array<PulseEntry, kPulseEntries> entries{};
+  std::uint64_t waited_ns = 0;  // in calls that have returned, waiting for other ranks or not
+  std::uint64_t waiting_since_ns = 0;  // CLOCK_MONOTONIC_COARSE; 0: not in a call
 };
 static_assert(sizeof(PulseEntry) == 32 && sizeof(PulsePage) <= kPulseBytes);
 

@@ -94,6 +94,7 @@ JobFacts facts_of(const RoundState& state, Time now) {
   job.left_out = all_left_out(state.exclusions);
   if (job.left_out.size() > kMostLeftOut) job.left_out.resize(kMostLeftOut);
   job.times = times_of(state, now, false);
+  job.slow = state.slow_ranks.found();
   return job;
 }
 

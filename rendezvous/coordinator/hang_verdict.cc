@@ -22,7 +22,7 @@ RankRanges ranks_where(const RankPositions& positions, Is is) {
   RankRanges ranks;
   for (const auto& [place, there] : positions.places)
     if (is(place)) ranks.insert(ranks.end(), there.begin(), there.end());
-  normalise(ranks);
+  normalize(ranks);
   return ranks;
 }
 

@@ -81,6 +81,17 @@ Waiting roll(const RoundState& state, Time now) {
   return waiting;
 }
 
+std::vector<SlowRanks::Node> speed_nodes(const RoundState& state) {
+  std::vector<SlowRanks::Node> nodes;
+  nodes.reserve(state.nodes.size());
+  for (const RoundNode& node : state.nodes)
+    nodes.push_back({.host = node.hello.host,
+                     .slot = node.hello.slot,
+                     .workers = node.hello.local_world_size,
+                     .roles = roles_of(node.hello)});
+  return nodes;
+}
+
 JobTimes times_of(const RoundState& state, Time now, bool is_over) {
   JobTimesSum sum;
   for (std::size_t node = 0; node < state.nodes.size(); ++node) {
@@ -104,7 +115,8 @@ Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
                   .restarts = static_cast<int>(state.restarts.size()),
                   .max_restarts = state.spec.max_restarts,
                   .left_out = all_left_out(state.exclusions),
-                  .times = times_of(state, now, true)};
+                  .times = times_of(state, now, true),
+                  .slow = state.slow_ranks.found()};
   if (std::holds_alternative<WorkersFailed>(outcome.ending))
     outcome.failures_left_out = state.failures.left_out();
   if (state.first_world)

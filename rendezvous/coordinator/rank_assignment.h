@@ -16,6 +16,9 @@ World world_of(const RoundState& state, int node);
 // so do not call it for every hello.
 Waiting roll(const RoundState& state, Time now);
 
+// The world's nodes, for SlowRanks.
+std::vector<SlowRanks::Node> speed_nodes(const RoundState& state);
+
 // The phase times of the world's nodes until now, from their reports. `is_over`: the job ends now.
 JobTimes times_of(const RoundState& state, Time now, bool is_over);
 

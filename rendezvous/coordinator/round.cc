@@ -56,11 +56,12 @@ class RoundTurn {
   void receive(int node, const Failed& failed);
   void receive(int node, const AllReturned& returned);
   void receive(int node, const Stopped& stopped);
-  void receive(int node, const Signalled& signalled);
+  void receive(int node, const Signaled& signaled);
   void receive(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
   void receive(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
   void receive(int node, const FaultInjected& told);
   void receive(int node, const TimesReport& told);
+  void receive(int node, const SpeedReport& told);
   void receive(int, const Lines&) {}  // handled by LogCollector
   void begin_world();
   void stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice = {});
@@ -69,6 +70,8 @@ class RoundTurn {
   void conclude_if_stopped();
   void restart();
   bool leave_out_unusable();
+  void replace_slow();
+  bool can_be_replaced(int node) const;
   bool can_do_without(int node) const;
   void check_failed();
   bool ends_by_failure() const;
@@ -177,6 +180,7 @@ namespace {
 using Presence = RoundNode::Presence;
 
 constexpr std::chrono::seconds kRollCallInterval{10};
+constexpr std::chrono::minutes kBetweenReplacements{10};  // of slow nodes
 
 // The coordinator's own agent, if it is a member. In a fixed world it is node 0's.
 std::optional<Peer> host_peer(const RoundState& state) {
@@ -532,10 +536,10 @@ void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
     return refuse_claimants(peer, reply->check);
   if (const auto* asked = std::get_if<CensusRequest>(&message))
     return census_asked(peer, asked->question);
-  if (const auto* signalled = std::get_if<Signalled>(&message)) {
+  if (const auto* signaled = std::get_if<Signaled>(&message)) {
     const Candidate waiter = state_.line.at(peer);
     const Hello& hello = waiter.hello;
-    const Interrupted ending{signalled->signal, rank_of(state_, waiter.id), hello.host};
+    const Interrupted ending{signaled->signal, rank_of(state_, waiter.id), hello.host};
     if (state_.phase == RoundPhase::Ending) return;
     if (hello.is_coordinator && !state_.has_successor)
       return end_with(ending, hello.host + " was sent a signal");
@@ -545,7 +549,7 @@ void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
       leave_line(state_, peer);
       return step_down();
     }
-    return waiter_left(peer, "it was sent " + signal_name(signalled->signal));
+    return waiter_left(peer, "it was sent " + signal_name(signaled->signal));
   }
   // From a round that it was in before it reconnected.
   if (!std::holds_alternative<Hello>(message) && state_.first_world) return;
@@ -1083,6 +1087,7 @@ void RoundTurn::begin_world() {
   state_.round_began = now_;
   state_.round = state_.next_round++;
   state_.has_begun = true;
+  if (state_.is_checked) state_.slow_ranks.begin_round(state_.round, speed_nodes(state_));
   if (!state_.first_world) state_.first_world = now_;
   state_.pending_count = state_.present_count;
   actions_.emplace_back(ClearStore{});
@@ -1173,10 +1178,39 @@ void RoundTurn::receive(int node, const TimesReport& told) {
   node_at(node).times_at = now_;
 }
 
-void RoundTurn::receive(int node, const Signalled& signalled) {
-  if (is_elastic() && can_leave(node)) return let_go(node, signalled.signal);
-  const std::string cause = name_of(node) + " was sent " + signal_name(signalled.signal);
-  end_with(Interrupted{signalled.signal, node, node_at(node).hello.host}, cause);
+void RoundTurn::receive(int node, const SpeedReport& told) {
+  if (!is_current(node, told.round) || state_.phase != RoundPhase::Running) return;
+  for (SlowRank& slow : state_.slow_ranks.take(node, told.speed))
+    send_all(SlowFound{std::move(slow)});
+  replace_slow();
+}
+
+void RoundTurn::replace_slow() {
+  if (!is_elastic() || !state_.spec.elastic->exclude_slow) return;
+  if (state_.slow_replaced_at && now_ - *state_.slow_replaced_at < kBetweenReplacements) return;
+  // A world in which workers have returned 0 is about to end.
+  if (state_.pending_count < static_cast<int>(state_.nodes.size())) return;
+  for (const auto& [node, slow] : state_.slow_ranks.slow_nodes()) {
+    if (!can_be_replaced(node)) continue;
+    state_.slow_replaced_at = now_;
+    const std::string reason = (slow.rank ? "its rank " + std::to_string(*slow.rank) : "it") +
+                               " is " + std::to_string(slow.percent) +
+                               " % slower than the others: " + slow.evidence;
+    node_at(node).slow = reason + " (--exclude-slow)";
+    return stop_round("a standby node replaces " + name_of(node) + ": " + reason, false);
+  }
+}
+
+// Whether a world of the same size can run without the node.
+bool RoundTurn::can_be_replaced(int node) const {
+  return can_do_without(node) && !node_at(node).leave_signal &&
+         nodes_without(state_, node, now_) >= state_.present_count;
+}
+
+void RoundTurn::receive(int node, const Signaled& signaled) {
+  if (is_elastic() && can_leave(node)) return let_go(node, signaled.signal);
+  const std::string cause = name_of(node) + " was sent " + signal_name(signaled.signal);
+  end_with(Interrupted{signaled.signal, node, node_at(node).hello.host}, cause);
 }
 
 void RoundTurn::mark_done(int node) {
@@ -1282,7 +1316,9 @@ void RoundTurn::conclude_if_stopped() {
 // Called before another round. Returns false if the job has ended instead.
 bool RoundTurn::leave_out_unusable() {
   for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
-    const RoundNode& self = node_at(node);
+    RoundNode& self = node_at(node);
+    if (self.unusable.empty() && !self.slow.empty() && can_be_replaced(node))
+      self.unusable = self.slow;
     if (self.presence != Presence::Present || self.unusable.empty()) continue;
     if (self.leave_signal) continue;  // leaves anyway
     NodeLost lost{node, self.hello.host, is_elastic() && self.hello.is_coordinator, self.unusable};

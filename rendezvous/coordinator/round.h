@@ -26,7 +26,10 @@
 //                   not admitted again. This does not apply to the coordinator's node.
 //     unusable      A node that cannot run another round (Stopped) is removed for good in the same
 //                   way.
-//     Signalled     Only the sender leaves, and only it gets the outcome, while enough nodes are
+//     slow          With --exclude-slow, a node that is slow or has a slow rank is removed for good
+//                   in the same way: the round is stopped for it if a standby node can take its
+//                   place, at most once in 10 minutes. The coordinator's node is not removed.
+//     Signaled     Only the sender leaves, and only it gets the outcome, while enough nodes are
 //                   left. The coordinator's own node can leave only if there is a successor: once
 //                   all workers have stopped, the coordinator disconnects all members, and they
 //                   join the successor. In all other cases the job ends as in the table below.
@@ -40,12 +43,13 @@
 //   AllReturned     drop             recorded; all: end recorded   ignored   ignored    -
 //   Stopped         drop             as Failed          recorded;  ignored   ignored    -
 //                                                       all: next
-//   Signalled       end              stop, then end     then end   end       ignored    -
+//   Signaled       end              stop, then end     then end   end       ignored    -
 //   HangSuspected   drop             query, then maybe  ignored    ignored   ignored    -
 //                                    a failure, stop
 //   StacksRequest   "no workers"     query              query      as in Joining        -
 //   CensusRequest   a census, in every phase
 //   LogRequest      "no workers"     a lookup            lookup     "no workers"         -
+//   SpeedReport     drop             judged (slow_ranks) ignored    ignored   ignored    -
 //   PeerLeft        may rejoin       stop, then end     then end   end       expected   -
 //   silent too long as PeerLeft, in every phase
 //
@@ -83,6 +87,7 @@
 #include "rendezvous/coordinator/identity_contests.h"
 #include "rendezvous/coordinator/node_queries.h"
 #include "rendezvous/coordinator/round_events.h"
+#include "rendezvous/coordinator/slow_ranks.h"
 #include "rendezvous/job/exclusion.h"
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/protocol/failure_list.h"
@@ -97,6 +102,7 @@ struct RoundNode {
   bool is_done = false;  // Running: all returned 0; Stopping: all stopped
   bool has_returned = false;
   std::string unusable{};  // Stopping: why it cannot run another round; empty: it can
+  std::string slow{};      // --exclude-slow: why a standby node replaces it; empty: none does
   Peer peer = 0;
   Time heard;
   Hello hello;
@@ -162,6 +168,8 @@ struct RoundState {
   StackQuery stack_query;
   CensusQuery census;
   LogLookups log_lookups;
+  SlowRanks slow_ranks;
+  std::optional<Time> slow_replaced_at;   // --exclude-slow: when the last node was
   std::optional<Failure> last_failure;    // brief; of a round before
   std::optional<Time> inherited_failure;  // its time, if an earlier coordinator led that round
   // Elastic worlds.

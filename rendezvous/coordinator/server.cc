@@ -42,7 +42,7 @@ using asio::ip::tcp;
 
 // Shared by its handlers until they have ended; stop() ends them.
 class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
-                           private ControlConnection::Listener,
+                           private ControlLink::Listener,
                            private ElectionDriver::Listener {
  public:
   Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished,
@@ -55,6 +55,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::optional<JobFacts> facts() const;
   void lines_taken(Peer peer, std::size_t cost);
   bool coordinator_ended();
+  std::shared_ptr<ControlLink> join_locally(ControlLink::Listener& member);
   void set_deadline(std::optional<JobDeadline> deadline);
 
   void stop();
@@ -67,15 +68,15 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void adopt(tcp::socket socket, const std::string& first_bytes);
   void drop_stranger(Peer peer, const std::string& reason);
   void complain(const std::string& text);
-  void on_frame(ControlConnection& connection, std::string_view frame) override;
+  void on_frame(ControlLink& connection, std::string_view frame) override;
 
   // --- Election: only if other agents may coordinate
   Result<void> stand(const JoinSpec& spec);
   Endpoint self() const { return {spec_.endpoint.host, port()}; }
-  void take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new);
+  void take_ballot(ControlLink& connection, const Ballot& ballot, bool is_new);
   void on_answer(Caller caller, const Vote& vote) override { reply(caller, vote); }
   void on_refusal(Caller caller, const Error& error) override;
-  void stand_by(ControlConnection& connection, const Hello* hello);
+  void stand_by(ControlLink& connection, const Hello* hello);
   void on_lead(std::uint64_t term, const RoundRecord& before) override;
   void on_lead_lost(const std::string& reason) override;
   void on_following(const Endpoint& leader, std::uint64_t term) override;
@@ -93,9 +94,9 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void reply(Peer peer, const CoordinatorMessage& message);
   void hang_up(Peer peer);
 
-  void on_end(ControlConnection& connection, const ConnectionEnd& end) override;
+  void on_end(ControlLink& connection, const ConnectionEnd& end) override;
   void forget(Peer peer);
-  void admit(const ControlConnection& connection);
+  void admit(const ControlLink& connection);
   void handle(RoundEvent event);
   void turn();
   void apply(const SendTo& send);
@@ -128,7 +129,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   LogCollector log_collector_;
   std::optional<StoreService> store_;
   std::unique_ptr<rendezvous::Listener> listener_;
-  std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;
+  std::unordered_map<Peer, std::shared_ptr<ControlLink>> connections_;
   Peer last_peer_ = 0;
   struct LastAnswer {
     std::shared_ptr<const CoordinatorMessage> message{};
@@ -302,12 +303,22 @@ void Server::Impl::adopt(tcp::socket socket, const std::string& first_bytes) {
   auto session = tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Accepting) : nullptr;
   const auto connection = std::make_shared<ControlConnection>(
       std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, peer,
-      static_cast<ControlConnection::Listener&>(*this), std::move(session));
+      static_cast<ControlLink::Listener&>(*this), std::move(session));
   connections_.emplace(peer, connection);
   if (const auto gone = pending_.add(peer, origin, std::chrono::steady_clock::now()))
     drop_stranger(*gone, "too many have not said hello");
   arm_pending_timer();
   connection->start(first_bytes);
+}
+
+std::shared_ptr<ControlLink> Server::Impl::join_locally(ControlLink::Listener& member) {
+  if (is_stopped_) return nullptr;
+  const Peer peer = ++last_peer_;
+  ControlLink::Listener& listener = *this;
+  LocalLink link = make_local_link(io_, port(), peer, listener, member);
+  connections_.emplace(peer, std::move(link.coordinators_end));
+  pending_.add(peer, "this process", std::chrono::steady_clock::now());
+  return link.members_end;
 }
 
 void Server::Impl::drop_stranger(Peer peer, const std::string& reason) {
@@ -324,7 +335,7 @@ void Server::Impl::complain(const std::string& text) {
 }
 
 // The first frame ends a stranger's time: the round says whether it becomes a member.
-void Server::Impl::on_frame(ControlConnection& connection, std::string_view frame) {
+void Server::Impl::on_frame(ControlLink& connection, std::string_view frame) {
   const Peer peer = connection.id();
   Result<MemberMessage> message = decode_member_message(frame);
   if (!message) {
@@ -361,7 +372,7 @@ void Server::Impl::hang_up(Peer peer) {
   forget(peer);
 }
 
-void Server::Impl::on_end(ControlConnection& connection, const ConnectionEnd& end) {
+void Server::Impl::on_end(ControlLink& connection, const ConnectionEnd& end) {
   if (end.is_wrong_peer) complain("dropped " + connection.peer() + ": it " + end.reason);
   const Peer peer = connection.id();
   forget(peer);
@@ -378,7 +389,7 @@ void Server::Impl::forget(Peer peer) {
   log_collector_.forget(peer);
 }
 
-void Server::Impl::admit(const ControlConnection& connection) {
+void Server::Impl::admit(const ControlLink& connection) {
   std::vector<std::string> addresses;
   const auto told = told_.extract(connection.id());
   if (!told.empty()) {
@@ -433,7 +444,7 @@ void Server::Impl::apply(const SendAnswer& send) {
   for (const Requester& asker : send.requesters) {
     const auto found = connections_.find(asker.peer);
     if (found == connections_.end()) continue;
-    ControlConnection& connection = *found->second;
+    ControlLink& connection = *found->second;
     // Answers are large, and a member can ask for any number: beyond this it gets a short one.
     if (connection.queued_bytes() > kMostAnswerBytes) {
       const bool is_census = std::holds_alternative<CensusReply>(*send.answer);
@@ -506,6 +517,9 @@ void Server::set_deadline(std::optional<JobDeadline> deadline) {
   impl_->set_deadline(std::move(deadline));
 }
 bool Server::coordinator_ended() { return impl_->coordinator_ended(); }
+std::shared_ptr<ControlLink> Server::join_locally(ControlLink::Listener& member) {
+  return impl_->join_locally(member);
+}
 bool Server::is_leading() const { return impl_->is_leading(); }
 void Server::stop() { impl_->stop(); }
 
@@ -530,7 +544,7 @@ Result<void> Server::Impl::stand(const JoinSpec& spec) {
   return {};
 }
 
-void Server::Impl::take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new) {
+void Server::Impl::take_ballot(ControlLink& connection, const Ballot& ballot, bool is_new) {
   if (is_new && council_) {
     // A seat that is dropped here reconnects.
     if (voters_.size() >= kMostVotersForSeat * spec_.seats.size()) hang_up(*voters_.begin());
@@ -550,7 +564,7 @@ void Server::Impl::on_refusal(Caller caller, const Error& error) {
 }
 
 // A member connects here while another agent leads, or while there is no leader yet.
-void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
+void Server::Impl::stand_by(ControlLink& connection, const Hello* hello) {
   const Peer peer = connection.id();
   if (hello == nullptr || lookups_.has(peer)) return hang_up(peer);
   if (const auto error = objection(state_, *hello)) {

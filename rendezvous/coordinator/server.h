@@ -9,8 +9,8 @@
 //          Some descriptors are reserved for members, so that silent connections, unidentified
 //          peers and store clients cannot use all of them.
 // Order:   open it before any Client of this job starts; the coordinator's own agent is a member
-//          like any other. The store is emptied, and connections of old workers are closed, before
-//          the members receive the next world.
+//          like any other, over a socket or join_locally(). The store is emptied, and connections
+//          of old workers are closed, before the members receive the next world.
 // Several: with spec.seat it is one of several endpoints, with spec.etcd one of all agents. It
 //          coordinates while it is elected (docs/internals/election.md), and otherwise sends
 //          members to the leader.
@@ -35,6 +35,7 @@
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/protocol/control_link.h"
 
 namespace drun::rendezvous {
 
@@ -78,6 +79,10 @@ class Server {
   // Returns true if on_finished will follow: once all members have the outcome, or once the lead is
   // resigned so that another agent can be elected.
   bool coordinator_ended();
+
+  // A member in this process: the agent that owns this server. Its link needs no socket and no
+  // secret. Requires a coordinator that is not elected; null after stop().
+  std::shared_ptr<ControlLink> join_locally(ControlLink::Listener& member);
 
   // Whether it coordinates the job: always, unless the coordinator is elected.
   bool is_leading() const;

@@ -33,7 +33,7 @@ std::optional<std::size_t> index_of(const SuspectGroup& group, int rank) {
 bool is_honest(const Suspects::Node& node, const SuspectGroup& group) {
   if (group.ranks.empty() || !std::holds_alternative<Hung>(group.first.status)) return false;
   RankRanges ordered = group.ranks;
-  normalise(ordered);
+  normalize(ordered);
   return ordered == group.ranks && group.pids.size() <= count_of(ordered) &&
          ordered.front().first >= node.base_rank &&
          ordered.back().last - node.base_rank < node.workers;
@@ -78,7 +78,7 @@ void join(SuspectGroup& into, const SuspectGroup& group) {
   into.pids.clear();
   for (const RankPid& each : all) into.pids.push_back(each.pid);
   into.ranks.insert(into.ranks.end(), group.ranks.begin(), group.ranks.end());
-  normalise(into.ranks);
+  normalize(into.ranks);
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ bool Suspects::add(const Node& node, const std::vector<SuspectGroup>& groups) {
     else
       join(self.groups.back(), part);
     self.ranks.insert(self.ranks.end(), news.begin(), news.end());
-    normalise(self.ranks);
+    normalize(self.ranks);
     if (self.ranks.size() > kMostRangesKept) return false;
   }
   return true;
@@ -153,7 +153,7 @@ RankRanges Suspects::ranks() const {
   RankRanges all;
   for (const auto& [base_rank, self] : by_base_rank_)
     all.insert(all.end(), self.ranks.begin(), self.ranks.end());
-  normalise(all);
+  normalize(all);
   return all;
 }
 

@@ -63,6 +63,7 @@ struct JobFacts {
   std::optional<Failure> last_failure{};  // brief; that of the last round that failed
   std::vector<LeftOut> left_out{};        // the first 16
   JobTimes times{};                       // of the nodes of the world
+  std::vector<SlowRank> slow{};           // in order of time
   bool operator==(const JobFacts&) const = default;
 };
 

@@ -70,10 +70,10 @@ std::string head_of(const StackGroup& group) {
 
 void add_rank(RankRanges& ranges, int rank) {
   ranges.push_back({rank, rank});
-  normalise(ranges);
+  normalize(ranges);
 }
 
-void normalise(RankRanges& ranges) {
+void normalize(RankRanges& ranges) {
   const auto is_before = [](const RankRange& one, const RankRange& other) {
     return one.first < other.first;
   };
@@ -163,7 +163,7 @@ void gather(Evidence& into, const Evidence& found) {
 }
 
 void settle(Evidence& evidence) {
-  for (StackGroup& group : evidence.groups) normalise(group.ranks);
+  for (StackGroup& group : evidence.groups) normalize(group.ranks);
   sort_by_size(evidence.groups);
 }
 

@@ -57,7 +57,7 @@ constexpr std::size_t kEvidenceBytes = std::size_t{96} << 10;  // all lines and 
 
 void add_rank(RankRanges& ranges, int rank);
 // Sorts `ranges` and joins those that overlap or touch.
-void normalise(RankRanges& ranges);
+void normalize(RankRanges& ranges);
 std::size_t count_of(const RankRanges& ranges);
 bool contains(const RankRanges& ranges, int rank);
 // Both need normalized ranges and take linear time.

@@ -60,6 +60,7 @@ struct ElasticSpec {
   // A node whose workers were the first to fail in this many consecutive rounds is excluded; 0:
   // never.
   int exclude_after = 0;
+  bool exclude_slow = false;  // a standby node replaces a slow one
   bool operator==(const ElasticSpec&) const = default;
 };
 

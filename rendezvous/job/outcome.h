@@ -13,6 +13,7 @@
 
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/phase_times.h"
+#include "rendezvous/job/slow_rank.h"
 
 namespace drun {
 
@@ -115,7 +116,7 @@ struct NotRun {
 };
 using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun, Preempted>;
 
-// A node that was excluded from an elastic world: --exclude-after.
+// A node that was excluded from an elastic world: --exclude-after, --exclude-slow.
 struct LeftOut {
   int node_rank = 0;  // in its last world
   std::string host;
@@ -150,6 +151,7 @@ struct Outcome {
   std::vector<LeftOut> left_out{};        // nodes, in order of time
   std::vector<InjectedFault> faults{};    // in order of time
   JobTimes times{};                       // of the nodes of the last world
+  std::vector<SlowRank> slow{};           // in order of time
   bool operator==(const Outcome&) const = default;
 };
 

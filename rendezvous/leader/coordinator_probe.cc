@@ -13,7 +13,7 @@ constexpr std::chrono::seconds kInterval{5};
 }  // namespace
 
 class CoordinatorProbe::Impl final : public std::enable_shared_from_this<CoordinatorProbe::Impl>,
-                                     private ControlConnection::Listener {
+                                     private ControlLink::Listener {
  public:
   Impl(asio::io_context& io, Endpoint endpoint, Hello hello, std::shared_ptr<const TlsContext> tls,
        Objection on_objection, Connector::OwnAddresses own)
@@ -48,7 +48,7 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
     if (!socket) return;
     connection_ = std::make_shared<ControlConnection>(
         *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
-        static_cast<ControlConnection::Listener&>(*this),
+        static_cast<ControlLink::Listener&>(*this),
         tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
     connection_->start({});
     connection_->send(std::make_shared<const std::string>(encode(MemberMessage(hello_))));
@@ -63,13 +63,13 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
     });
   }
 
-  void on_frame(ControlConnection&, std::string_view frame) override {
+  void on_frame(ControlLink&, std::string_view frame) override {
     hang_up();
     const Result<CoordinatorMessage> message = decode_coordinator_message(frame);
     const auto* refused = message ? std::get_if<Refused>(&*message) : nullptr;
     if (refused != nullptr && refused->error.code == ErrorCode::Refused) object(refused->error);
   }
-  void on_end(ControlConnection&, const ConnectionEnd& end) override {
+  void on_end(ControlLink&, const ConnectionEnd& end) override {
     connection_.reset();
     if (end.is_other_job)
       object({ErrorCode::Refused, to_string(endpoint_) + " " + end.reason +

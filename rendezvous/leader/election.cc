@@ -76,8 +76,6 @@ class ElectionTurn {
 
 // --- Voter: answers the other seats' ballots
 
-using Phase = ElectionPhase;
-
 void ElectionTurn::handle(const ElectionStart&) {
   state_.remembers_from = now_ + state_.spec.lease;
   state_.turn = now_;
@@ -120,7 +118,7 @@ void ElectionTurn::handle(const BallotCame& came) {
       is_granted = would_vote_for(ballot);
       break;
     case BallotKind::Lead:
-      if (state_.phase == Phase::Claiming) give_claim_up();
+      if (state_.phase == ElectionPhase::Claiming) give_claim_up();
       is_granted = vote_for(ballot);
       follow(ballot);
       break;
@@ -143,7 +141,7 @@ Vote ElectionTurn::vote(const Ballot& ballot, bool is_granted) const {
             .term = state_.term,
             .rounds = state_.rounds};
   if (is_granted) return vote;
-  if (state_.phase == Phase::Leading || state_.phase == Phase::Claiming)
+  if (state_.phase == ElectionPhase::Leading || state_.phase == ElectionPhase::Claiming)
     vote.free_in = state_.spec.lease;
   else if (is_voted_away())
     vote.free_in = std::chrono::ceil<milliseconds>(*state_.voted_until - now_);
@@ -151,7 +149,8 @@ Vote ElectionTurn::vote(const Ballot& ballot, bool is_granted) const {
 }
 
 bool ElectionTurn::would_vote_for(const Ballot& ballot) const {
-  if (state_.phase == Phase::Leading || state_.phase == Phase::Claiming) return false;
+  if (state_.phase == ElectionPhase::Leading || state_.phase == ElectionPhase::Claiming)
+    return false;
   return !is_voted_away() || state_.voted_instance == ballot.instance;
 }
 
@@ -170,18 +169,18 @@ bool ElectionTurn::vote_for(const Ballot& ballot) {
 void ElectionTurn::take_back(const Ballot& ballot) {
   if (ballot.instance == state_.voted_instance && ballot.term >= state_.voted_term)
     state_.voted_until.reset();
-  if (state_.phase == Phase::Following && state_.leader == ballot.seat &&
+  if (state_.phase == ElectionPhase::Following && state_.leader == ballot.seat &&
       ballot.term >= state_.leader_term)
     become_vacant();
 }
 
 void ElectionTurn::follow(const Ballot& ballot) {
-  if (state_.phase == Phase::Leading) return;
-  const bool is_known = state_.phase == Phase::Following;
+  if (state_.phase == ElectionPhase::Leading) return;
+  const bool is_known = state_.phase == ElectionPhase::Following;
   if (is_known && ballot.term < state_.leader_term) return;
   const bool is_same =
       is_known && state_.leader == ballot.seat && state_.leader_term == ballot.term;
-  state_.phase = Phase::Following;
+  state_.phase = ElectionPhase::Following;
   state_.leader = ballot.seat;
   state_.leader_term = ballot.term;
   state_.leader_until = now_ + state_.spec.lease;
@@ -189,7 +188,7 @@ void ElectionTurn::follow(const Ballot& ballot) {
 }
 
 void ElectionTurn::become_vacant() {
-  state_.phase = Phase::Vacant;
+  state_.phase = ElectionPhase::Vacant;
   state_.turn = now_;
   state_.able_since.reset();
   for_others([this](int, SeatView& seat) {
@@ -202,12 +201,12 @@ void ElectionTurn::become_vacant() {
 }
 
 void ElectionTurn::settle() {
-  if (state_.phase == Phase::Following && now_ >= state_.leader_until) become_vacant();
-  if (state_.phase == Phase::Leading) check_lead();
-  if (state_.phase == Phase::Claiming) win_if_it_has();
-  if (state_.phase == Phase::Vacant) claim_if_it_can();
+  if (state_.phase == ElectionPhase::Following && now_ >= state_.leader_until) become_vacant();
+  if (state_.phase == ElectionPhase::Leading) check_lead();
+  if (state_.phase == ElectionPhase::Claiming) win_if_it_has();
+  if (state_.phase == ElectionPhase::Vacant) claim_if_it_can();
   ask_who_is_due();
-  if (state_.phase == Phase::Leading) check_rounds();
+  if (state_.phase == ElectionPhase::Leading) check_rounds();
   if (state_.is_retired) check_retreat();
   state_.last_turn = now_;
 }
@@ -230,8 +229,6 @@ std::vector<ElectionAction> step(ElectionState& state, const ElectionEvent& even
 // --- Candidate and leader: sends ballots to the other seats
 
 namespace {
-
-using Phase = ElectionPhase;
 
 // Fractions of the lease. A question over an open link is answered within the patience, or never.
 // How long a link takes to open (name lookup, TCP, TLS) is limited by the edge alone: where DNS is
@@ -267,7 +264,7 @@ Time lead_until(const ElectionState& state, Time now) {
 }
 
 bool is_leading(const ElectionState& state, Time now) {
-  return state.phase == Phase::Leading && now < lead_until(state, now);
+  return state.phase == ElectionPhase::Leading && now < lead_until(state, now);
 }
 
 Time own_turn(const ElectionState& state) {
@@ -337,7 +334,7 @@ void ElectionTurn::handle(const SeatFailed& failed) {
 }
 
 void ElectionTurn::handle(const RoundWanted& wanted) {
-  if (state_.phase != Phase::Leading) return;
+  if (state_.phase != ElectionPhase::Leading) return;
   state_.wanted_rounds = std::max(state_.wanted_rounds, wanted.rounds);
   state_.rounds = std::max(state_.rounds, wanted.rounds);
   for_others([this](int, SeatView& seat) {
@@ -347,8 +344,8 @@ void ElectionTurn::handle(const RoundWanted& wanted) {
 
 void ElectionTurn::handle(const Resign&) {
   state_.is_retired = true;
-  if (state_.phase == Phase::Claiming) give_claim_up();
-  if (state_.phase != Phase::Leading) return;
+  if (state_.phase == ElectionPhase::Claiming) give_claim_up();
+  if (state_.phase != ElectionPhase::Leading) return;
   become_vacant();
   ask_all(BallotKind::Release);
 }
@@ -365,7 +362,7 @@ bool has_successor(const ElectionState& state) {
   const auto others = std::count_if(state.seats.begin(), state.seats.end(), [](const auto& seat) {
     return seat.granted_at && seat.is_reached;
   });
-  return state.phase == Phase::Leading && others >= majority_of(state);
+  return state.phase == ElectionPhase::Leading && others >= majority_of(state);
 }
 
 void ElectionTurn::ask(int index, BallotKind kind) {
@@ -401,10 +398,10 @@ void ElectionTurn::ask_who_is_due() {
       seat.would_vote.reset();
     }
     if (seat.asked || now_ < seat.next_ask) return;
-    if (state_.phase == Phase::Vacant && !state_.is_retired) {
+    if (state_.phase == ElectionPhase::Vacant && !state_.is_retired) {
       seat.next_ask = now_ + look_interval(state_);
       ask(index, BallotKind::Look);
-    } else if (state_.phase == Phase::Leading) {
+    } else if (state_.phase == ElectionPhase::Leading) {
       seat.next_ask = now_ + renewal(state_);
       ask(index, BallotKind::Lead);
     }
@@ -425,7 +422,7 @@ void ElectionTurn::claim_if_it_can() {
   if (!state_.able_since) state_.able_since = now_;
   if (now_ < own_turn(state_)) return;
   state_.able_since.reset();
-  state_.phase = Phase::Claiming;
+  state_.phase = ElectionPhase::Claiming;
   state_.own_term = ++state_.term;
   state_.turn = now_ + claim_limit(state_);
   state_.is_settled = false;
@@ -456,7 +453,7 @@ void ElectionTurn::win_if_it_has() {
     state_.settled[static_cast<std::size_t>(index)] = seat.instance;
     seat.is_vote_remembered = seat.is_vote_remembered || is_elected_by_all;
   });
-  state_.phase = Phase::Leading;
+  state_.phase = ElectionPhase::Leading;
   if (!is_leading(state_, now_)) return give_claim_up();  // the votes arrived too late
   state_.wanted_rounds = state_.known_rounds = state_.rounds;
   actions_.emplace_back(Leading{state_.own_term, state_.rounds});
@@ -466,7 +463,7 @@ void ElectionTurn::win_if_it_has() {
 
 // Returns the votes. Each seat waits for a different time before it claims again.
 void ElectionTurn::give_claim_up() {
-  state_.phase = Phase::Vacant;
+  state_.phase = ElectionPhase::Vacant;
   state_.turn = now_ + turn_gap(state_) * (state_.spec.seat + 1);
   for_others([this](int index, SeatView& seat) {
     if (seat.granted_at || (seat.asked && seat.asked_kind == BallotKind::Claim))
@@ -503,8 +500,8 @@ std::optional<Time> deadline(const ElectionState& state) {
   const auto consider = [&](Time when) {
     if (when > state.last_turn && (!earliest || when < *earliest)) earliest = when;
   };
-  const bool is_asking =
-      (state.phase == Phase::Vacant && !state.is_retired) || state.phase == Phase::Leading;
+  const bool is_asking = (state.phase == ElectionPhase::Vacant && !state.is_retired) ||
+                         state.phase == ElectionPhase::Leading;
   for (std::size_t i = 0; i < state.seats.size(); ++i) {
     if (static_cast<int>(i) == state.spec.seat) continue;
     const SeatView& seat = state.seats[i];
@@ -514,18 +511,18 @@ std::optional<Time> deadline(const ElectionState& state) {
       consider(seat.next_ask);
   }
   switch (state.phase) {
-    case Phase::Vacant:
+    case ElectionPhase::Vacant:
       consider(own_turn(state));
       consider(state.remembers_from);
       if (state.voted_until) consider(*state.voted_until);
       break;
-    case Phase::Following:
+    case ElectionPhase::Following:
       consider(state.leader_until);
       break;
-    case Phase::Claiming:
+    case ElectionPhase::Claiming:
       consider(state.turn);
       break;
-    case Phase::Leading:
+    case ElectionPhase::Leading:
       consider(lead_until(state, state.last_turn));
       break;
   }

@@ -53,14 +53,14 @@ void SeatLink::connected(Result<asio::ip::tcp::socket> socket) {
   has_voted_ = false;
   connection_ = std::make_shared<ControlConnection>(
       *std::move(socket), ControlConnection::Side::Connecting, kHelloFrameLimitBytes, 0,
-      static_cast<ControlConnection::Listener&>(*this),
+      static_cast<ControlLink::Listener&>(*this),
       tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
   open_timer_.set(std::chrono::steady_clock::now() + kOpenLimit,
                   [this] { fail("it does not answer the connection"); });
   connection_->start({});
 }
 
-void SeatLink::on_open(ControlConnection&) {
+void SeatLink::on_open(ControlLink&) {
   open_timer_.cancel();
   listener_.on_seat_linked(seat_);
   if (!connection_) return;  // closed meanwhile
@@ -68,7 +68,7 @@ void SeatLink::on_open(ControlConnection&) {
   if (const auto ballot = std::exchange(waiting_, std::nullopt)) send(*ballot);
 }
 
-void SeatLink::on_frame(ControlConnection&, std::string_view frame) {
+void SeatLink::on_frame(ControlLink&, std::string_view frame) {
   const Result<CoordinatorMessage> message = decode_coordinator_message(frame);
   if (const Vote* vote = message ? std::get_if<Vote>(&*message) : nullptr)
     return has_voted_ = true, listener_.on_vote(seat_, *vote);
@@ -80,7 +80,7 @@ void SeatLink::on_frame(ControlConnection&, std::string_view frame) {
   fail("it does not answer ballots");
 }
 
-void SeatLink::on_end(ControlConnection&, const ConnectionEnd& end) {
+void SeatLink::on_end(ControlLink&, const ConnectionEnd& end) {
   if (end.is_wrong_peer && log_limit_.allows(std::chrono::steady_clock::now()))
     log_.warning(to_string(endpoint_) + " " + end.reason + log_limit_.left_out());
   if (end.is_wrong_peer && is_reported_) connector_.reject_address(end.reason);

@@ -30,7 +30,7 @@ namespace drun::rendezvous {
 //          seat's process has answered.
 // Errors:  on_seat_failed: nothing listens there, or it does not answer this job's ballots.
 //          Refusals are logged at a limited rate.
-class SeatLink final : private ControlConnection::Listener {
+class SeatLink final : private ControlLink::Listener {
  public:
   // Never called from inside a call to SeatLink.
   class Listener {
@@ -59,9 +59,9 @@ class SeatLink final : private ControlConnection::Listener {
  private:
   void connected(Result<asio::ip::tcp::socket> socket);
   void send(const Ballot& ballot);
-  void on_open(ControlConnection& connection) override;
-  void on_frame(ControlConnection& connection, std::string_view frame) override;
-  void on_end(ControlConnection& connection, const ConnectionEnd& end) override;
+  void on_open(ControlLink& connection) override;
+  void on_frame(ControlLink& connection, std::string_view frame) override;
+  void on_end(ControlLink& connection, const ConnectionEnd& end) override;
   void fail(const std::string& reason);
 
   const int seat_;

@@ -25,7 +25,8 @@ AgedFailure aged(SeenFailure seen, Time now) {
   return {std::move(seen.failure), std::max(age, microseconds(0))};
 }
 
-// The coordinator's own agent connects over loopback, so that it does not depend on name lookups.
+// The agent of an elected coordinator connects over loopback, so that it does not depend on name
+// lookups.
 Endpoint dialled(const JoinSpec& spec) {
   return spec.is_coordinator ? Endpoint{"localhost", spec.endpoint.port} : spec.endpoint;
 }
@@ -33,10 +34,10 @@ Endpoint dialled(const JoinSpec& spec) {
 }  // namespace
 
 class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
-                           private ControlConnection::Listener {
+                           private ControlLink::Listener {
  public:
   Impl(asio::io_context& io, JoinSpec spec, std::string host, Log log, Client::Listener& listener,
-       Client::LineListener* lines)
+       Client::LineListener* lines, Client::JoinLocally join_locally)
       : io_(io),
         timer_(io),
         connector_(io, nullptr, spec.book),
@@ -44,6 +45,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
         log_(std::move(log)),
         listener_(&listener),
         lines_(lines),
+        join_locally_(std::move(join_locally)),
         state_(new_member({.join = std::move(spec),
                            .host = std::move(host),
                            .pid = static_cast<int>(::getpid()),
@@ -83,6 +85,8 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
 
  private:
   void apply(Connect&) {
+    if (join_locally_)
+      return asio::post(io_, [self = shared_from_this()] { self->connect_locally(); });
     connector_.start(
         dialled(state_.spec.join), Connector::OwnAddresses::Connect,
         [this](Result<asio::ip::tcp::socket> socket) { dialled_up(std::move(socket)); });
@@ -153,21 +157,29 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     });
   }
 
+  void connect_locally() {
+    if (listener_ == nullptr) return;
+    connection_ = join_locally_(*this);
+    if (!connection_) return handle(ConnectFailed{"the coordinator has ended", false});
+    handle(Connected{connection_->address()});
+  }
+
   void dialled_up(Result<asio::ip::tcp::socket> socket) {
     if (!socket)
       return handle(
           ConnectFailed{socket.error().message, socket.error().code == ErrorCode::Refused});
     error_code ec;
     const std::string address = plain_address(socket->remote_endpoint(ec).address());
-    connection_ = std::make_shared<ControlConnection>(
+    const auto connection = std::make_shared<ControlConnection>(
         *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
-        static_cast<ControlConnection::Listener&>(*this),
+        static_cast<ControlLink::Listener&>(*this),
         tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
-    connection_->start({});
+    connection_ = connection;
+    connection->start({});
     handle(Connected{address});
   }
 
-  void on_frame(ControlConnection& connection, std::string_view frame) override {
+  void on_frame(ControlLink& connection, std::string_view frame) override {
     Result<CoordinatorMessage> message = decode_coordinator_message(frame);
     if (message) {
       if (listener_ != nullptr) listener_->on_message(*message);
@@ -178,7 +190,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     on_end(connection, {true, true, "broke the control protocol: " + message.error().message});
   }
 
-  void on_end(ControlConnection&, const ConnectionEnd& end) override {
+  void on_end(ControlLink&, const ConnectionEnd& end) override {
     drop_connection();
     if (end.is_wrong_peer) {
       const JoinSpec& join = state_.spec.join;
@@ -211,19 +223,20 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   DeadlineTimer timer_;
   Connector connector_;
   CoordinatorProbe probe_;
-  std::shared_ptr<ControlConnection> connection_;
+  std::shared_ptr<ControlLink> connection_;
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
   const Log log_;
   Client::Listener* listener_;   // null after close
   Client::LineListener* lines_;  // null: none, or after close
+  const Client::JoinLocally join_locally_;
   bool sends_lines_ = false;
   MemberState state_;
 };
 
 Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener,
-               LineListener* lines)
+               LineListener* lines, JoinLocally join_locally)
     : impl_(std::make_shared<Impl>(io, std::move(spec), std::move(host), std::move(log), listener,
-                                   lines)) {}
+                                   lines, std::move(join_locally))) {}
 Client::~Client() { close(); }
 
 void Client::start() { impl_->start(); }
@@ -253,6 +266,9 @@ void Client::give_log_part(std::uint64_t lookup, LogPart part) {
   impl_->handle(OwnLogPart{lookup, std::move(part)});
 }
 void Client::report_times(const NodeTimes& times) { impl_->handle(OwnTimes{times}); }
+void Client::report_speed(int round, NodeSpeed speed) {
+  impl_->handle(OwnSpeed{round, std::move(speed)});
+}
 void Client::report_suspicion(int round, std::chrono::milliseconds settle,
                               std::vector<Failure> suspects) {
   impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});

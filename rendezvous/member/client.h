@@ -29,6 +29,7 @@
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/protocol/control_link.h"
 #include "rendezvous/protocol/control_message.h"
 
 namespace drun::rendezvous {
@@ -93,11 +94,14 @@ class Client {
     ~LineListener() = default;
   };
 
+  // Connects to a coordinator in this process (Server::join_locally); null: it has ended.
+  using JoinLocally = std::function<std::shared_ptr<ControlLink>(ControlLink::Listener& member)>;
+
   // `spec.endpoint.port` is not 0: the coordinator's own agent fills in Server::port() first. That
-  // agent (`spec.is_coordinator`) joins over loopback like any other. `host` is this node's name in
-  // reports. `lines`, which may be null, outlives the Client too.
+  // agent (`spec.is_coordinator`) joins by `join_locally` if given, else over loopback. `host` is
+  // this node's name in reports. `lines`, which may be null, outlives the Client too.
   Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener,
-         LineListener* lines = nullptr);
+         LineListener* lines = nullptr, JoinLocally join_locally = {});
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -128,6 +132,8 @@ class Client {
   void give_log_part(std::uint64_t lookup, LogPart part);
   // Call it before report_success, report_stopped and give_summary.
   void report_times(const NodeTimes& times);
+  // Once per window of the round.
+  void report_speed(int round, NodeSpeed speed);
   // Own workers show no activity. `suspects`: brief failures with status Hung.
   void report_suspicion(int round, std::chrono::milliseconds settle, std::vector<Failure> suspects);
   // This node is about to inject the fault. on_fault follows here too, unless the coordinator is

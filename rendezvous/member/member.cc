@@ -41,6 +41,7 @@ class MemberTurn {
   void handle(const OwnTimes& own);
   void handle(const OwnLogQuestion& own);
   void handle(const OwnLogPart& own);
+  void handle(const OwnSpeed& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -65,6 +66,7 @@ class MemberTurn {
   void receive(const LogLookup& wanted);
   void receive(const LogAnswer& told);
   void receive(const LivenessCheck& check);
+  void receive(const SlowFound&);
   void receive(const Vote&) { broken("a vote"); }
   void receive(const Follow& follow);
 
@@ -421,6 +423,16 @@ void MemberTurn::receive(const FaultInjected& told) {
   actions_.emplace_back(ShowFault{told.fault});
 }
 
+void MemberTurn::handle(const OwnSpeed& own) {
+  if (state_.phase == Phase::Running && is_round(own.round))
+    send(SpeedReport{own.round, own.speed});
+}
+
+// Shown by the listener's on_message.
+void MemberTurn::receive(const SlowFound&) {
+  if (state_.phase == Phase::Greeting) broken("a slow rank before the welcome");
+}
+
 // Without a coordinator there is no one to notify.
 void MemberTurn::handle(const OwnFault& own) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
@@ -480,7 +492,7 @@ void MemberTurn::handle(const OwnSignal& own) {
   if (state_.signal || is_in({Phase::Ending, Phase::Ended})) return;
   state_.signal = own.signal;
   if (state_.phase == Phase::Parting) return;
-  send(Signalled{own.signal});
+  send(Signaled{own.signal});
   if (state_.phase == Phase::Joined) return leave(now_ + kLeaveLimit);
   if (state_.phase == Phase::Stopped) return leave(std::nullopt);
   if (!is_in({Phase::Running, Phase::Done})) return;

@@ -254,12 +254,16 @@ struct OwnFault {
 struct OwnTimes {
   NodeTimes times;
 };
+struct OwnSpeed {
+  int round = 0;
+  NodeSpeed speed;
+};
 struct MemberTick {};
 using MemberEvent =
     std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
                  LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
                  OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, OwnCensusQuestion, OwnSummary,
-                 OwnFault, OwnTimes, OwnLogQuestion, OwnLogPart, MemberTick>;
+                 OwnFault, OwnTimes, OwnLogQuestion, OwnLogPart, OwnSpeed, MemberTick>;
 
 // Answered by Connected or ConnectFailed; later WrongPeer or ConnectionLost may follow, unless
 // Disconnect was returned.

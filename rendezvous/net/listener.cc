@@ -39,7 +39,7 @@ Protocol protocol_of(char first_byte) {
   return may_be_store(static_cast<std::uint8_t>(first_byte)) ? Protocol::Store : Protocol::Unknown;
 }
 
-std::string hex(std::string_view bytes) {
+std::string hex_preview(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes.substr(0, 8)) {
     std::array<char, 4> digits{};
@@ -290,7 +290,7 @@ void Listener::Impl::hand_over(tcp::socket socket, std::string first_bytes) {
   std::ostringstream peer;
   peer << socket.remote_endpoint(ignored);
   complain("connection closed, it speaks no protocol of this port: peer=" + peer.str() +
-           " bytes=" + hex(first_bytes));
+           " bytes=" + hex_preview(first_bytes));
 }
 
 void Listener::Impl::complain(std::string_view what) {

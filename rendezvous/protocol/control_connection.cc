@@ -47,12 +47,10 @@ std::string version_words(std::uint16_t version) {
 ControlConnection::ControlConnection(asio::ip::tcp::socket socket, Side side,
                                      std::size_t frame_limit_bytes, std::uint64_t id,
                                      Listener& listener, std::unique_ptr<TlsSession> tls)
-    : socket_(std::move(socket)),
+    : ControlLink(id, address_of(socket), peer_of(socket)),
+      socket_(std::move(socket)),
       linger_(socket_.get_executor()),
       side_(side),
-      id_(id),
-      address_(address_of(socket_)),
-      peer_(peer_of(socket_)),
       listener_(&listener),
       reader_(frame_limit_bytes),
       tls_(std::move(tls)) {
@@ -278,7 +276,7 @@ std::string RejectedConnections::add(asio::ip::tcp::socket socket, bool is_tls,
                                      const std::string& endpoint) {
   const auto connection = std::make_shared<ControlConnection>(
       std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, 0,
-      static_cast<ControlConnection::Listener&>(*this));
+      static_cast<ControlLink::Listener&>(*this));
   const auto say = [&connection](std::string bytes) {
     connection->send(std::make_shared<const std::string>(std::move(bytes)));
   };

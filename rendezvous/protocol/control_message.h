@@ -21,6 +21,7 @@
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/phase_times.h"
 #include "rendezvous/job/restart_policy.h"
+#include "rendezvous/job/slow_rank.h"
 #include "rendezvous/job/world.h"
 
 namespace drun::rendezvous {
@@ -141,9 +142,9 @@ struct Stopped {
   bool operator==(const Stopped&) const = default;
 };
 // This agent received a termination signal.
-struct Signalled {
+struct Signaled {
   int signal = 0;
-  bool operator==(const Signalled&) const = default;
+  bool operator==(const Signaled&) const = default;
 };
 struct Ping {
   bool operator==(const Ping&) const = default;
@@ -179,13 +180,13 @@ struct Lines {
   int round = 0;
   int local_rank = 0;
   bool is_stderr = false;
-  bool is_shown = true;      // on the console
-  bool is_labelled = false;  // ... with a label
-  bool is_kept = false;      // in the rank's file
-  bool goes_on = false;      // a long line that continues in the stream's next message
-  bool is_end = false;       // of the stream
-  WallTime time{};           // when it was read, by the node's wall clock
-  std::string text{};        // any bytes
+  bool is_shown = true;     // on the console
+  bool is_labeled = false;  // ... with a label
+  bool is_kept = false;     // in the rank's file
+  bool goes_on = false;     // a long line that continues in the stream's next message
+  bool is_end = false;      // of the stream
+  WallTime time{};          // when it was read, by the node's wall clock
+  std::string text{};       // any bytes
   bool operator==(const Lines&) const = default;
 };
 // A fault of --inject, sent before it is injected: by the node that injects it, and then by the
@@ -216,11 +217,17 @@ struct LogReply {
   LogPart part;
   bool operator==(const LogReply&) const = default;
 };
+// How fast the node's workers are. Sent every 10 s while the round runs.
+struct SpeedReport {
+  int round = 0;
+  NodeSpeed speed;
+  bool operator==(const SpeedReport&) const = default;
+};
 // Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using MemberMessage =
-    std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksRequest, EvidenceReply,
+    std::variant<Hello, Failed, AllReturned, Stopped, Signaled, Ping, StacksRequest, EvidenceReply,
                  HangSuspected, Ballot, Lines, CensusRequest, SummaryReply, LivenessReply,
-                 FaultInjected, TimesReport, LogRequest, LogReply>;
+                 FaultInjected, TimesReport, LogRequest, LogReply, SpeedReport>;
 
 // --- From the coordinator to members
 
@@ -329,10 +336,16 @@ struct LogAnswer {
   LogPart part;
   bool operator==(const LogAnswer&) const = default;
 };
+// A rank or node was found to be slow. Sent once, to the nodes of the world.
+struct SlowFound {
+  SlowRank slow;
+  bool operator==(const SlowFound&) const = default;
+};
 // Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
 using CoordinatorMessage =
     std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, EvidenceRequest,
                  StacksReply, HangFound, NodeLeftOut, Vote, Follow, LinesTaken, SummaryRequest,
-                 CensusReply, Remember, LivenessCheck, FaultInjected, LogLookup, LogAnswer>;
+                 CensusReply, Remember, LivenessCheck, FaultInjected, LogLookup, LogAnswer,
+                 SlowFound>;
 
 }  // namespace drun::rendezvous

@@ -170,8 +170,8 @@ void fields(Archive& archive, Stopped& stopped) {
   if (has_step) archive.bits(progress.step ? *progress.step : progress.step.emplace());
 }
 template <typename Archive>
-void fields(Archive& archive, Signalled& signalled) {
-  archive.integer(signalled.signal, kSignal);
+void fields(Archive& archive, Signaled& signaled) {
+  archive.integer(signaled.signal, kSignal);
 }
 template <typename Archive>
 void fields(Archive&, Ping&) {}
@@ -211,7 +211,7 @@ template <typename Archive>
 void fields(Archive& archive, Lines& lines) {
   archive.integer(lines.round, kCount);
   archive.integer(lines.local_rank, kCount);
-  for (bool* flag : {&lines.is_stderr, &lines.is_shown, &lines.is_labelled, &lines.is_kept,
+  for (bool* flag : {&lines.is_stderr, &lines.is_shown, &lines.is_labeled, &lines.is_kept,
                      &lines.goes_on, &lines.is_end})
     archive.flag(*flag);
   moment(archive, lines.time);
@@ -231,6 +231,21 @@ void fields(Archive& archive, SummaryReply& told) {
 template <typename Archive>
 void fields(Archive& archive, TimesReport& told) {
   fields(archive, told.times);
+}
+
+template <typename Archive>
+void fields(Archive& archive, SpeedReport& told) {
+  NodeSpeed& speed = told.speed;
+  archive.integer(told.round, kCount);
+  archive.integer(speed.window, kCount);
+  archive.duration(speed.length, kMostMilliseconds);
+  word(archive, speed.measure, SpeedMeasure::Steps);
+  archive.flag(speed.has_progress);
+  archive.list(speed.amounts, kMostSpeedRanks,
+               [](auto& each, int& amount) { each.integer(amount, kCount); });
+  archive.integer(speed.stolen_permille, {0, 1000});
+  archive.integer(speed.throttled_permille, {0, 1000});
+  archive.flag(speed.is_hot);
 }
 
 template <typename Archive>
@@ -344,6 +359,11 @@ void fields(Archive& archive, FaultInjected& told) {
 template <typename Archive>
 void fields(Archive& archive, NodeLeftOut& told) {
   fields(archive, told.node);
+}
+
+template <typename Archive>
+void fields(Archive& archive, SlowFound& told) {
+  fields(archive, told.slow);
 }
 
 template <typename Archive>

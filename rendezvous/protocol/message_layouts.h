@@ -128,6 +128,17 @@ void fields(Archive& archive, JobTimes& times) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, SlowRank& slow) {
+  optional_rank(archive, slow.rank);
+  archive.integer(slow.node_rank, kCount);
+  archive.text(slow.host, kNameBytes);
+  archive.integer(slow.round, kCount);
+  archive.integer(slow.percent, kCount);
+  archive.text(slow.evidence, kSentenceBytes);
+  archive.flag(slow.is_slow);
+}
+
+template <typename Archive>
 void fields(Archive& archive, LeftOut& node) {
   archive.integer(node.node_rank, kCount);
   archive.text(node.host, kNameBytes);
@@ -147,6 +158,8 @@ void fields(Archive& archive, Outcome& outcome) {
   archive.list(outcome.left_out, kMostLeftOut,
                [](auto& each, LeftOut& node) { fields(each, node); });
   fields(archive, outcome.times);
+  archive.list(outcome.slow, kMostSlowRanks,
+               [](auto& each, SlowRank& slow) { fields(each, slow); });
 }
 
 // --- Census
@@ -197,6 +210,7 @@ void fields(Archive& archive, JobFacts& job) {
     fields(archive, job.last_failure ? *job.last_failure : job.last_failure.emplace());
   archive.list(job.left_out, kMostLeftOut, [](auto& each, LeftOut& node) { fields(each, node); });
   fields(archive, job.times);
+  archive.list(job.slow, kMostSlowRanks, [](auto& each, SlowRank& slow) { fields(each, slow); });
 }
 
 template <typename Archive>

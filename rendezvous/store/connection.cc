@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "rendezvous/base/bytes.h"
+#include "rendezvous/base/random_instance.h"
 #include "rendezvous/store/wire.h"
 
 namespace drun {
@@ -252,7 +253,8 @@ Result<StoreHandshake> try_greetings(const Endpoint& endpoint, std::optional<Dia
 
 Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Dialect> dialect,
                                    Time deadline) {
-  std::minstd_rand random{std::random_device{}()};
+  std::minstd_rand random{
+      static_cast<std::minstd_rand::result_type>(rendezvous::random_instance())};
   std::uniform_real_distribution<double> jitter(0.5, 1.5);
   std::chrono::duration<double> pause = kFirstPause;
   const std::string whom = "cannot connect to the store at " + to_string(endpoint);
@@ -442,7 +444,7 @@ Result<void> StoreExchange::cancel_wait() {
   // The answer was sent before the cancellation arrived; it counts as in time.
   const Result<std::uint8_t> second = read_byte();
   if (!second) return second.error();
-  if (*first != 0 || *second != 1) return nonsense("not the end of waiting, nor of its cancelling");
+  if (*first != 0 || *second != 1) return nonsense("not the end of waiting, nor of its canceling");
   return {};
 }
 

@@ -8,8 +8,6 @@
 namespace drun::rendezvous {
 namespace {
 
-constexpr std::size_t kReadBytes = 256 * 1024;
-
 std::string text_of(const asio::ip::tcp::endpoint& peer) {
   std::ostringstream out;
   out << peer;
@@ -25,8 +23,7 @@ StoreService::StoreService(asio::io_context& io, const StoreLimits& limits, Log 
       most_connections_(descriptor_limit() / 8 * 5),
       pending_(most_connections_, first_request_timeout),
       timer_(io),
-      store_(limits),
-      buffer_(kReadBytes) {}
+      store_(limits) {}
 
 StoreService::~StoreService() { stop(); }
 

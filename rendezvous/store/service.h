@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -54,10 +55,12 @@ class StoreService final : private StoreSessionHost {
   void stop();
 
  private:
+  static constexpr std::size_t kReadBytes = 256 * 1024;
+
   Result<void> on_request(StoreSession& session, store::Request&& request) override;
   void on_turn_end() override;
   void on_end(StoreSession& session, std::string_view reason) override;
-  std::vector<char>& read_buffer() override { return buffer_; }
+  std::span<char> read_buffer() override { return {buffer_.get(), kReadBytes}; }
   StoreMemory& memory() override { return store_.memory(); }
 
   void deliver(ConnectionId asker);
@@ -87,7 +90,8 @@ class StoreService final : private StoreSessionHost {
   std::map<asio::ip::address, Peers> peers_;  // no entry has only zeros
   std::vector<StoreReply> replies_;
   std::vector<std::shared_ptr<StoreSession>> to_flush_;
-  std::vector<char> buffer_;
+  // Not initialized: a job without store traffic does not touch its pages.
+  const std::unique_ptr<char[]> buffer_ = std::make_unique_for_overwrite<char[]>(kReadBytes);
   ConnectionId last_id_ = 0;
   bool is_stopped_ = false;
 };

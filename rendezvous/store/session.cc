@@ -13,11 +13,11 @@ RowReader::RowReader(asio::ip::tcp::socket& socket)
   socket_->set_option(asio::socket_base::receive_low_watermark(kMostBytes), ignored);
 }
 
-std::string_view RowReader::read(std::vector<char>& buffer) {
+std::string_view RowReader::read(std::span<char> buffer) {
   const std::size_t known = is_byte_left_ ? 1 : 0;
   error_code ec;
-  const std::size_t count =
-      socket_->receive(asio::buffer(buffer), asio::socket_base::message_peek, ec);
+  const std::size_t count = socket_->receive(asio::buffer(buffer.data(), buffer.size()),
+                                             asio::socket_base::message_peek, ec);
   if (ec || count <= known) return {};
   is_byte_left_ = true;
   // Discards the bytes without a copy (tcp(7), MSG_TRUNC).
@@ -154,9 +154,9 @@ void StoreSession::wait_writable() {
 }
 
 void StoreSession::read_piece() {
-  std::vector<char>& buffer = host_->read_buffer();
+  const std::span<char> buffer = host_->read_buffer();
   error_code ec;
-  const std::size_t count = socket_.read_some(asio::buffer(buffer), ec);
+  const std::size_t count = socket_.read_some(asio::buffer(buffer.data(), buffer.size()), ec);
   if (is_again(ec)) {
     unanswered_pieces_ = 0;
     return wait_readable();

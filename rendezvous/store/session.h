@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,7 +60,7 @@ class RowReader {
   }
 
   // Returns the bytes that have arrived, in `buffer`. Empty: the row has ended.
-  std::string_view read(std::vector<char>& buffer);
+  std::string_view read(std::span<char> buffer);
 
   // Restores the normal state of the socket.
   void end();
@@ -84,7 +85,7 @@ class StoreSessionHost {
   // Empty `reason`: the peer has closed the connection normally.
   virtual void on_end(StoreSession& session, std::string_view reason) = 0;
   // The buffer into which the current session reads.
-  virtual std::vector<char>& read_buffer() = 0;
+  virtual std::span<char> read_buffer() = 0;
   // Counts the memory of sessions.
   virtual StoreMemory& memory() = 0;
 

@@ -40,7 +40,7 @@ class Hosts:
         shutil.rmtree(self.place, ignore_errors=True)
 
     def command(self, *words):
-        """Returns a command that runs the words on the starting machine."""
+        """Returns a command that runs the words on the machine of the launcher."""
         return self._within("s", "", words)
 
     def on(self, number, *words):

@@ -180,15 +180,15 @@ int main(int argc, char** argv) {
   measure_opening(64);
   measure_opening(256);
   bool is_good = measure("bare", load, [&](int file) { copy_bare(load, file); });
-  is_good &= measure("labelled", load, output({.is_labelled = true}, ""));
+  is_good &= measure("labelled", load, output({.is_labeled = true}, ""));
   is_good &= measure("lines", load, output({}, ""));
-  is_good &= measure("tee", load,
-                     output({.to_file = true, .is_labelled = true},
-                            load.file.substr(0, load.file.rfind('/') + 1)));
+  is_good &= measure(
+      "tee", load,
+      output({.to_file = true, .is_labeled = true}, load.file.substr(0, load.file.rfind('/') + 1)));
   drun::OutputSpec stamped;
   stamped.has_timestamps = true;
   is_good &= measure("stamped", load,
-                     [&](int file) { run_output(load, file, {.is_labelled = true}, "", stamped); });
+                     [&](int file) { run_output(load, file, {.is_labeled = true}, "", stamped); });
   drun::OutputSpec json;
   json.mode = drun::OutputMode::Json;
   is_good &= measure("json", load, [&](int file) { run_output(load, file, {}, "", json); });

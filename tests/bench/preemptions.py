@@ -94,7 +94,7 @@ def main():
             notes = {int(path.suffix[1:]): [json.loads(line) for line in path.read_text().splitlines()] for path in place.glob("notes.*")}
             begins = {rank: lines[0]["step"] for rank, lines in notes.items()}
             checkpoint = int((place / "checkpoint").read_text()) if (place / "checkpoint").exists() else 0
-            signalled = [line["step"] for line in notes.get(0, []) if line["what"] == "signal"]
+            signaled = [line["step"] for line in notes.get(0, []) if line["what"] == "signal"]
             last_saved = [line["step"] for line in notes.get(0, []) if line["what"] == "saved"]
             # A rank that starts late may find a newer checkpoint of rank 0.
             is_right = (code == 124 and outcome == "preempted" and len(notes) == options.nodes * options.ranks and begins[0] == saved
@@ -102,8 +102,8 @@ def main():
             preempted += is_right
             stopped += ignores
             lost += max(0, saved - min(begins.values(), default=saved))
-            if signalled:
-                lost += max(0, signalled[0] - checkpoint)
+            if signaled:
+                lost += max(0, signaled[0] - checkpoint)
             if last_saved and last_saved[-1] > checkpoint:
                 lost += last_saved[-1] - checkpoint
             if not is_right:

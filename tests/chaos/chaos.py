@@ -14,7 +14,7 @@ time or seconds apart, and killed agents are started again. Then it runs undistu
 
 With --etcd a real etcd on a separate host elects the coordinator among all four. It is also killed, suspended and disconnected.
 
-Needs root and ip (iproute2), etcd for --etcd, and tc for some faults, which are otherwise left out. The faults depend only on the
+Needs root and ip (iproute2), etcd for --etcd, and tc and ss for some faults, which are otherwise left out. The faults depend only on the
 printed seed, but their effects also depend on the machine's timing.
 """
 import argparse
@@ -347,6 +347,15 @@ def cut_pair(job, random):
     return f"node{host} sends nothing to node{other} for {seconds:.1f} s"
 
 
+def reset_connections(job, random):
+    """Both ends of the agents' and the workers' connections get a reset, or find that the other end is unknown."""
+    host, other = random.sample(range(HOSTS), 2)
+    command = ["ip", "netns", "exec", job.hosts.netns(host), "ss", "-K", "dst", job.hosts.address(other)]
+    if not shutil.which("ss") or subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        return None
+    return f"reset the connections between node{host} and node{other}"
+
+
 def bad_line(job, random):
     host = random.randrange(HOSTS)
     what = random.choice(["loss 10%", "loss 30%", "delay 100ms 50ms", "delay 300ms", "duplicate 20%", "loss 5% delay 50ms reorder 25%"])
@@ -423,6 +432,7 @@ FAULTS = {
     "drain": drain,
     "cable": link_down,
     "pair": cut_pair,
+    "reset": reset_connections,
     "line": bad_line,
     "disk": full_disk,
 }

@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
 
 // Maps each rank to its lines without labels, in order of arrival.
 std::map<int, std::vector<std::string>> lines_by_rank(const std::string& text) {
-  static const std::regex kLabelled(R"(\[[^\]]+:(\d+)\]: (.*))");
+  static const std::regex kLabeled(R"(\[[^\]]+:(\d+)\]: (.*))");
   std::map<int, std::vector<std::string>> lines;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) {
     std::smatch found;
     INFO(line);
-    REQUIRE(std::regex_match(line, found, kLabelled));
+    REQUIRE(std::regex_match(line, found, kLabeled));
     lines[std::stoi(found[1])].push_back(found[2]);
   }
   return lines;

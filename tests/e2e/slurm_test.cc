@@ -118,9 +118,9 @@ TEST_CASE("two jobs share Slurm's nodes, and scancel ends only one of them, comp
   CHECK(processes_with(marker).size() >= 9);
 
   CHECK(slurm.run({"scancel", "--name=first"}).code == 0);
-  const Ended cancelled = first.wait(60s);
-  CHECK_FALSE(cancelled.timed_out);
-  CHECK(cancelled.code != 0);
+  const Ended canceled = first.wait(60s);
+  CHECK_FALSE(canceled.timed_out);
+  CHECK(canceled.code != 0);
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 30s));
 
   write_file(slurm.directory().file("go"), "");

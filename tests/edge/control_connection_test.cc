@@ -1,4 +1,5 @@
-// Tests control connections whose peer does not read, on loopback sockets.
+// Tests control connections whose peer does not read, on loopback sockets, and links within a
+// process.
 #include "rendezvous/protocol/control_connection.h"
 
 #include <functional>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "rendezvous/net/frame_reader.h"
+#include "rendezvous/protocol/control_link.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/event_loop.h"
 #include "tests/support/raw_socket.h"
@@ -20,9 +23,9 @@ using Bytes = ControlConnection::Bytes;
 
 Bytes bytes_of(std::size_t size) { return std::make_shared<const std::string>(size, 'x'); }
 
-struct Ends final : ControlConnection::Listener {
-  void on_frame(ControlConnection&, std::string_view) override {}
-  void on_end(ControlConnection&, const ConnectionEnd& end) override {
+struct Ends final : ControlLink::Listener {
+  void on_frame(ControlLink&, std::string_view) override {}
+  void on_end(ControlLink&, const ConnectionEnd& end) override {
     ++count;
     reason = end.reason;
   }
@@ -46,7 +49,86 @@ struct Accepting {
   std::vector<RawSocket> peers;
 };
 
+// One end of a link within a process: the messages that it got, and how it ended.
+struct LinkEnd final : ControlLink::Listener {
+  void on_frame(ControlLink& link, std::string_view frame) override {
+    const Result<MemberMessage> message = decode_member_message(frame);
+    const auto* success = message ? std::get_if<AllReturned>(&*message) : nullptr;
+    rounds.push_back(success == nullptr ? -1 : success->round);
+    if (closes_at_frame) link.close();
+  }
+  void on_end(ControlLink&, const ConnectionEnd& ended) override { ends.push_back(ended.reason); }
+
+  std::vector<int> rounds;
+  std::vector<std::string> ends;
+  bool closes_at_frame = false;
+};
+
+struct LocalPair {
+  static Bytes frame(int round) {
+    return std::make_shared<const std::string>(encode(MemberMessage(AllReturned{round})));
+  }
+  asio::io_context io{1};
+  LinkEnd coordinator;
+  LinkEnd member;
+  LocalLink link = make_local_link(io, 29500, 7, coordinator, member);
+};
+
 }  // namespace
+
+TEST_CASE("a link within a process passes frames in order, from the loop only") {
+  LocalPair pair;
+  CHECK(pair.link.coordinators_end->id() == 7);
+  CHECK(pair.link.members_end->address() == "127.0.0.1");
+  CHECK(pair.link.members_end->peer() == "127.0.0.1:29500");
+  for (int round = 0; round < 3; ++round) pair.link.members_end->send(LocalPair::frame(round));
+  const Bytes whole = LocalPair::frame(3);
+  pair.link.members_end->send(std::make_shared<const std::string>(whole->substr(0, 5)),
+                              std::make_shared<const std::string>(whole->substr(5)));
+  pair.link.coordinators_end->send(LocalPair::frame(9));
+  CHECK(pair.coordinator.rounds.empty());
+  pair.io.poll();
+  CHECK(pair.coordinator.rounds == std::vector<int>{0, 1, 2, 3});
+  CHECK(pair.member.rounds == std::vector<int>{9});
+  CHECK(pair.coordinator.ends.empty());
+}
+
+TEST_CASE(
+    "an end of a link within a process that finishes loses nothing, and the other hears it once") {
+  LocalPair pair;
+  pair.link.coordinators_end->send(LocalPair::frame(1));
+  pair.link.coordinators_end->finish();
+  pair.link.coordinators_end->send(LocalPair::frame(2));
+  pair.link.members_end->send(LocalPair::frame(3));
+  pair.io.poll();
+  CHECK(pair.member.rounds == std::vector<int>{1});
+  CHECK(pair.member.ends == std::vector<std::string>{"its connection closed"});
+  CHECK(pair.coordinator.rounds.empty());
+  CHECK(pair.coordinator.ends.empty());
+  pair.link.members_end->close();
+  pair.io.restart();
+  pair.io.poll();
+  CHECK(pair.member.ends.size() == 1);
+}
+
+TEST_CASE("an end of a link within a process may close it from its callback") {
+  LocalPair pair;
+  pair.member.closes_at_frame = true;
+  for (int round = 0; round < 3; ++round) pair.link.coordinators_end->send(LocalPair::frame(round));
+  pair.io.poll();
+  CHECK(pair.member.rounds == std::vector<int>{0});
+  CHECK(pair.member.ends.empty());
+  CHECK(pair.coordinator.ends == std::vector<std::string>{"its connection closed"});
+}
+
+TEST_CASE("a link within a process ends if a peer breaks the protocol") {
+  LocalPair pair;
+  pair.link.members_end->send(std::make_shared<const std::string>("\xff\xff\xff\xff"));
+  pair.io.poll();
+  REQUIRE(pair.coordinator.ends.size() == 1);
+  CHECK_THAT(pair.coordinator.ends[0], ContainsSubstring("broke the control protocol"));
+  CHECK(pair.member.ends.size() == 1);
+}
 
 TEST_CASE("a peer that never reads is disconnected at the bound, with the reason") {
   Accepting server;

@@ -23,7 +23,7 @@ OutputSpec gathering(std::optional<std::string> log_dir = "") {
   spec.label_template = "[${host}:${rank}]: ";
   spec.log_dir = std::move(log_dir);
   spec.streams.assign(
-      4, {StreamPlan{.to_file = true, .is_labelled = true}, StreamPlan{.is_labelled = true}});
+      4, {StreamPlan{.to_file = true, .is_labeled = true}, StreamPlan{.is_labeled = true}});
   return spec;
 }
 

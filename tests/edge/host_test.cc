@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "launcher/facts/files.h"
 #include "tests/support/catch.h"
 
 namespace drun {

@@ -51,17 +51,17 @@ OutputSpec spec_of(StreamPlan out, StreamPlan err, std::optional<std::string> lo
 }
 
 constexpr StreamPlan kConsole{};
-constexpr StreamPlan kLabelled{.is_labelled = true};
-constexpr StreamPlan kTee{.to_file = true, .to_console = true, .is_labelled = true};
+constexpr StreamPlan kLabeled{.is_labeled = true};
+constexpr StreamPlan kTee{.to_file = true, .to_console = true, .is_labeled = true};
 constexpr StreamPlan kRedirect{.to_file = true, .to_console = false};
 constexpr StreamPlan kNowhere{.to_file = false, .to_console = false};
 
 }  // namespace
 
 TEST_CASE("lines of eight workers reach a file whole, all of them, in order") {
-  const bool is_labelled = GENERATE(false, true);
+  const bool is_labeled = GENERATE(false, true);
   const FileConsole console;
-  OutputRig rig(spec_of(is_labelled ? kLabelled : kConsole, kConsole), console.fds());
+  OutputRig rig(spec_of(is_labeled ? kLabeled : kConsole, kConsole), console.fds());
   std::vector<std::string> scripts;
   for (int rank = 0; rank < 8; ++rank)
     scripts.push_back(kLines + " write " + std::to_string(rank) + " 20000 90 " +
@@ -70,7 +70,7 @@ TEST_CASE("lines of eight workers reach a file whole, all of them, in order") {
   REQUIRE(rig.drain());
   test::Worker checker(kLines + " check 8 20000 90 " + (console.directory / "out"), 1, 2);
   CHECK(checker.wait() == 0);
-  if (is_labelled) {
+  if (is_labeled) {
     for (const std::string& line : test::split_lines(console.out_text())) {
       const std::string label = "[default" + line.substr(line.find('@') + 1, 1) + "]:@";
       if (!line.starts_with(label)) FAIL("wrong label: " << line);
@@ -90,7 +90,7 @@ TEST_CASE("stdout goes to stdout and stderr to stderr") {
 
 TEST_CASE("a label contains role, local rank, rank, node and host") {
   const FileConsole console;
-  OutputSpec spec = spec_of(kLabelled, kLabelled);
+  OutputSpec spec = spec_of(kLabeled, kLabeled);
   spec.label_template = "${role_name}/${local_rank}/${rank}/${node_rank}/${host}> ";
   OutputRig rig(spec, console.fds());
   rig.start({":", "echo one; echo two"});

@@ -71,7 +71,7 @@ TEST_CASE("a retry gets the result of the lookup that its canceled first try had
   Names names;
   Resolver resolver(io, names.threads());
   const bool is_answered_between = GENERATE(false, true);
-  resolver.start("slow", [](const Addresses&) { FAIL("it was cancelled"); });
+  resolver.start("slow", [](const Addresses&) { FAIL("it was canceled"); });
   REQUIRE(run_until(io, [&] { return names.running() == 1; }));
   resolver.cancel();
   if (is_answered_between) {

@@ -1,7 +1,16 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <csignal>
 #include <functional>
+#include <limits>
+#include <new>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "drun/process_group.h"
@@ -156,6 +165,92 @@ TEST_CASE("a killed rank fails every other rank's operation within seconds") {
                ContainsSubstring("lost rank " + std::to_string(victim) + ": its process ended"));
     CHECK_THAT(end.said, ContainsSubstring("broken peer="));
     CHECK_THAT(end.said, !ContainsSubstring("too late"));
+  }
+}
+
+namespace {
+
+// Shared by the processes of all ranks.
+struct DeathTimes {
+  std::atomic<std::int64_t> killed = 0;
+  std::array<std::atomic<std::int64_t>, 4> noticed{};
+  std::array<std::atomic<int>, 4> named{};
+};
+
+std::int64_t now_ns() { return Clock::now().time_since_epoch().count(); }
+
+const std::vector<std::pair<const char*, std::function<void(ProcessGroup&)>>>&
+waiting_operations() {
+  static std::vector<float> one(1000);
+  static std::vector<float> all(4000);
+  static std::vector<float> others(4000);
+  static const auto on_root = [](ProcessGroup& group) {
+    return Elements(all.data(), group.rank() == 0 ? all.size() : 0, DataType::F32);
+  };
+  static const std::vector<std::pair<const char*, std::function<void(ProcessGroup&)>>> operations =
+      {
+          {"barrier", [](ProcessGroup& group) { group.barrier(); }},
+          {"broadcast", [](ProcessGroup& group) { group.broadcast(one, 2); }},
+          {"all_reduce", [](ProcessGroup& group) { group.all_reduce(one); }},
+          {"reduce", [](ProcessGroup& group) { group.reduce(one, 0); }},
+          {"gather", [](ProcessGroup& group) { group.gather(one, on_root(group), 0); }},
+          {"all_gather", [](ProcessGroup& group) { group.all_gather(one, all); }},
+          {"scatter", [](ProcessGroup& group) { group.scatter(on_root(group), one, 0); }},
+          {"reduce_scatter", [](ProcessGroup& group) { group.reduce_scatter(all, one); }},
+          {"all_to_all", [](ProcessGroup& group) { group.all_to_all(all, others); }},
+          {"recv", [](ProcessGroup& group) { group.recv(one, 2); }},
+      };
+  return operations;
+}
+
+}  // namespace
+
+TEST_CASE("all ranks name a killed rank within milliseconds, in every operation") {
+  struct Limit {
+    const char* backend;
+    std::chrono::milliseconds time;
+  };
+  const Limit limit = GENERATE(Limit{"shm", std::chrono::milliseconds(20)},
+                               Limit{"tcp", std::chrono::milliseconds(100)});
+  constexpr int kVictim = 2;
+  constexpr int kAttempts = 5;  // a busy machine can delay any of them
+  for (const auto& waiting : waiting_operations()) {
+    const auto& name = waiting.first;
+    const auto& operation = waiting.second;
+    INFO(limit.backend << ", " << name);
+    std::int64_t fastest = std::numeric_limits<std::int64_t>::max();
+    for (int i = 0; i < kAttempts && fastest > limit.time / std::chrono::nanoseconds(1); ++i) {
+      void* const memory = mmap(nullptr, sizeof(DeathTimes), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      REQUIRE(memory != MAP_FAILED);
+      DeathTimes& times = *new (memory) DeathTimes;
+      const StoreProcess store;
+      run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+        ProcessGroup group = ProcessGroup::connect(test::over(limit.backend));
+        std::vector<float> data(10);
+        group.all_reduce(data);
+        for (int turn = 0; turn < 3 && std::string_view(name) != "recv"; ++turn) operation(group);
+        if (rank == kVictim) {
+          times.killed = now_ns();
+          raise(SIGKILL);
+        }
+        try {
+          while (true) operation(group);
+        } catch (const WorkerError& error) {
+          times.noticed[static_cast<std::size_t>(rank)] = now_ns();
+          times.named[static_cast<std::size_t>(rank)] = error.peer().value_or(-1);
+        }
+      });
+      std::int64_t last = 0;
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        if (rank == kVictim) continue;
+        CHECK(times.named[rank] == kVictim);
+        last = std::max<std::int64_t>(last, times.noticed[rank]);
+      }
+      fastest = std::min<std::int64_t>(fastest, last - times.killed);
+      munmap(memory, sizeof(DeathTimes));
+    }
+    CHECK(fastest <= test::scaled(limit.time) / std::chrono::nanoseconds(1));
   }
 }
 

@@ -41,7 +41,7 @@ int sum_of(ProcessGroup& group, int world_rank) {
 
 TEST_CASE("groups of some ranks work independently of the world and of each other") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
+  const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");
   check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup world = ProcessGroup::connect(over(backend));
     std::optional<ProcessGroup> odd = world.new_group({3, 1});
@@ -65,10 +65,10 @@ TEST_CASE("split makes a group of each color, in the order of keys") {
     const std::optional<int> color =
         rank == 4 ? std::nullopt : std::optional<int>(rank % 2 == 0 ? 7 : -3);
     std::optional<ProcessGroup> mine = world.split(color, -rank);
-    expect(mine.has_value() == (rank != 4), "no colour, no group");
+    expect(mine.has_value() == (rank != 4), "no color, no group");
     if (mine) {
       expect(mine->size() == 2 && mine->rank() == (rank < 2 ? 1 : 0), "ordered by key");
-      expect(sum_of(*mine, rank) == (rank % 2 == 0 ? 101 : 1010), "its own colour only");
+      expect(sum_of(*mine, rank) == (rank % 2 == 0 ? 101 : 1010), "its own color only");
     }
     world.barrier();
   }));
@@ -89,7 +89,7 @@ TEST_CASE("invalid ranks make no group") {
 
 TEST_CASE("asynchronous calls complete in order, also between synchronous ones") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
+  const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<std::vector<int>> data(8, std::vector<int>(1000, 1));
@@ -110,7 +110,7 @@ TEST_CASE("asynchronous calls complete in order, also between synchronous ones")
 
 TEST_CASE("messages of a batch match in any order") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
+  const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<int> mine(50'000, rank);
@@ -189,7 +189,7 @@ TEST_CASE("the default group can be initialized once, queried anywhere, and dest
 
 TEST_CASE("destroying a group wakes a waiting thread at once") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
+  const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
     // Rank 1 stays. A rank that leaves counts as lost, possibly before its message has been sent.
     const std::shared_ptr<KeyStore> word =
@@ -261,7 +261,7 @@ TEST_CASE("a backend is chosen by name, and the error about an unknown one lists
 
 TEST_CASE("a rank that exits right after the last barrier does not disturb slower ranks") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
+  const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");
   for (int turn = 0; turn < 20; ++turn) {
     check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int, const Say&) {
       ProcessGroup::connect(over(backend)).barrier();
@@ -288,7 +288,7 @@ TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks also report different calls") {
 
 TEST_CASE("a rank's end wakes all waiting ranks at once, on any backend") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
+  const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<float> data(10);

@@ -1,6 +1,11 @@
-// Simulates two nodes of two ranks each, with one transport both within and between the nodes.
+// Simulates two nodes of two ranks each, with one transport both within and between the nodes, or
+// with shared memory within them.
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -8,6 +13,7 @@
 #include "tests/support/machine.h"
 #include "tests/support/mesh_ranks.h"
 #include "worker_lib/node/node_backend.h"
+#include "worker_lib/shm/shm_backend.h"
 
 namespace drun::test {
 namespace {
@@ -18,10 +24,24 @@ std::unique_ptr<Backend> connect_nodes(const std::string& transport, int rank,
                                        bool is_debug = false) {
   BackendContext context = context_of(rank, 4, is_debug);
   context.node_of = {0, 0, 1, 1};
-  const BackendFactory factory = [&transport](const BackendContext& of_some) {
-    return connect(transport, of_some);
+  const bool is_shared = transport.starts_with("shm+");
+  const BackendFactory across = [&](const BackendContext& of_some) {
+    return connect(is_shared ? transport.substr(4) : transport, of_some);
   };
-  return worker::connect_by_node(context, factory, factory);
+  return worker::connect_by_node(context, is_shared ? worker::connect_shm : across, across);
+}
+
+// The connected TCP sockets of this process.
+int sockets_with_peer() {
+  int count = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+        peer.ss_family == AF_INET)
+      ++count;
+  }
+  return count;
 }
 
 }  // namespace
@@ -29,7 +49,7 @@ std::unique_ptr<Backend> connect_nodes(const std::string& transport, int rank,
 TEST_CASE(
     "collectives over two nodes of two ranks match a model, and messages work between the nodes") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE("gloo", "tcp", "shm+gloo", "shm+tcp");
   const bool is_debug = GENERATE(false, true);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = connect_nodes(transport, rank, is_debug);
@@ -54,7 +74,7 @@ TEST_CASE(
 
 TEST_CASE("a dead rank is reported to the other node when the ranks that detect it abort") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE("gloo", "tcp");  // shm relies on the group to detect ends
   const int victim = GENERATE(0, 3);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect_nodes(transport, rank);
@@ -92,6 +112,45 @@ TEST_CASE("a dead rank is reported to the other node when the ranks that detect 
   const std::string name = std::to_string(victim);
   CHECK_THAT(said, ContainsSubstring("peer lost peer=" + name + ": because of rank " + name +
                                      ", among the "));
+}
+
+TEST_CASE("a large message between two nodes uses several connections and arrives whole") {
+  const StoreProcess store;
+  const bool are_apart = GENERATE(true, false);
+  constexpr std::size_t kCount = (std::size_t{12} << 20) / sizeof(std::uint32_t) + 3;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    BackendContext context = context_of(rank, 2);
+    if (are_apart) context.node_of = {0, 1};
+    const auto backend = worker::connect_tcp(context);
+    const int other = 1 - rank;
+    std::vector<std::uint32_t> out(kCount);
+    std::vector<std::uint32_t> in_order(kCount);
+    for (int turn = 0; turn < 3; ++turn) {
+      for (std::size_t i = 0; i < kCount; ++i)
+        out[i] = static_cast<std::uint32_t>(i * 2654435761U + static_cast<unsigned>(rank + turn));
+      const auto sent = backend->start_send(out, other, 0);
+      const auto received = backend->start_recv(in_order, other, 0);
+      received->finish(in(seconds(20)));
+      sent->finish(in(seconds(20)));
+      for (std::size_t i = 0; i < kCount; ++i)
+        if (in_order[i] !=
+            static_cast<std::uint32_t>(i * 2654435761U + static_cast<unsigned>(other + turn)))
+          throw std::runtime_error("element " + std::to_string(i) + " is wrong");
+    }
+    say(std::to_string(sockets_with_peer()));
+    std::vector<float> sum(40 << 18, 1.0f);  // in pieces that use all lanes
+    backend->run({.operation = Operation::AllReduce,
+                  .type = DataType::F32,
+                  .input = sum.data(),
+                  .output = sum.data(),
+                  .count = sum.size()},
+                 {1, in(seconds(20))});
+    if (std::count(sum.begin(), sum.end(), 2.0f) != static_cast<std::ptrdiff_t>(sum.size()))
+      throw std::runtime_error("wrong sum");
+  });
+  check_exited(ends);
+  // Of both directions, and one to the store.
+  for (const RankEnd& end : ends) CHECK(std::stoi(end.said) == (are_apart ? 2 * 4 : 2) + 1);
 }
 
 }  // namespace drun::test

@@ -9,7 +9,6 @@
 
 #include "agent/process/descendants.h"
 #include "agent/stacks/proc_text.h"
-#include "agent/stacks/stack_lines.h"
 #include "agent/stacks/stack_tools.h"
 #include "agent/stacks/stack_trace.h"
 

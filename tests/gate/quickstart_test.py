@@ -90,12 +90,14 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(code, 0, output)
         steps = re.findall(r"(?m)^\[(\d)/(\d)\] ", output)
         self.assertEqual(steps, [("1", "3"), ("2", "3"), ("3", "3")], output)
-        presets = {preset["name"] for preset in json.loads((TREE / "CMakePresets.json").read_text())["configurePresets"]}
+        presets = {preset["name"]: preset for preset in json.loads((TREE / "CMakePresets.json").read_text())["configurePresets"]}
         configure, build = self.calls("cmake")
-        self.assertEqual(configure[:2], ["--preset", "release"])
-        self.assertIn("-DDRUN_TESTS=OFF", configure)
-        self.assertEqual(build, ["--build", "--preset", "release", "--target", "quickstart"])
-        self.assertIn("release", presets)
+        self.assertEqual(configure[:2], ["--preset", "quickstart"])
+        self.assertEqual(build, ["--build", "--preset", "quickstart", "--target", "quickstart"])
+        # In the same directory, the release preset undoes what this one sets.
+        quick, release = presets["quickstart"], presets["release"]
+        self.assertEqual((quick["inherits"], quick["cacheVariables"]["DRUN_TESTS"]), ("release", "OFF"))
+        self.assertEqual((quick["cacheVariables"]["DRUN_QUICK_BUILD"], release["cacheVariables"]["DRUN_QUICK_BUILD"]), ("ON", "OFF"))
         (words,) = self.calls("drun")
         self.assertEqual(words[:2], ["--local-nodes=3", "--nproc-per-node=4"])
         self.assertEqual(words[-1], "build/bin/examples/train")

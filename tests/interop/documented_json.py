@@ -124,10 +124,10 @@ class Documented(unittest.TestCase):
         out, err = process.communicate(timeout=WAITS)
         return process.returncode, out, err
 
-    def job(self, *words):
+    def job(self, *words, **options):
         """Starts a job that writes a report and events."""
         self.reports += 1
-        return self.start(f"--report=report{self.reports}", "--events=events", *words)
+        return self.start(f"--report=report{self.reports}", "--events=events", *words, **options)
 
     def output_of(self, *words):
         code, out, err = self.end(self.start(*words))
@@ -188,6 +188,7 @@ class Documented(unittest.TestCase):
         outcomes = {report["outcome"] for report in self.all_reports()}
         self.assertLessEqual({"succeeded", "failed", "interrupted", "node_lost", "not_run"}, outcomes)
         self.left_out_node()
+        self.slow_rank()
         reports, events = self.all_reports(), self.events()
         self.compare(report=reports)
         placements = [report["placement"] for report in reports if report["placement"]]
@@ -217,6 +218,13 @@ class Documented(unittest.TestCase):
             self.end(node)
         self.assertTrue(any(report["left_out"] for report in self.all_reports()), "no node was left out")
 
+    def slow_rank(self):
+        """Runs a job whose rank 1 makes half as many steps per second as rank 0, in windows of half a second."""
+        script = self.write("slow", "begin=$(date +%s%3N); now=$begin; while [ $((now - begin)) -lt 8000 ]; do now=$(date +%s%3N)\n"
+                                    "echo $(((now - begin) / (1 + RANK))) >> $DRUN_PROGRESS_FILE; sleep 0.02; done\n")
+        self.end(self.job("-np", "2", "--", *script, env={**os.environ, "DRUN_SPEED_WINDOW": "0.5"}))
+        self.assertTrue(any(report["slow"] for report in self.all_reports()), "no slow rank was found")
+
     def compare_events(self, events):
         """Compares the events with their table: the first column has the event, the second its fields."""
         section = self.sections_of("events")
@@ -240,7 +248,8 @@ class Documented(unittest.TestCase):
         job.send_signal(signal.SIGTERM)
         self.end(job)
         self.assertTrue(status["last_failure"] and node["last_failure"])
-        with_nodes = {"left_out": [{"node_rank": 1, "host": "h", "round": 0, "reason": "r"}]}  # as the report's
+        with_nodes = {"left_out": [{"node_rank": 1, "host": "h", "round": 0, "reason": "r"}],  # as the report's
+                      "slow": [{"rank": 1, "node_rank": 1, "host": "h", "round": 0, "slower_percent": 9, "evidence": "e", "is_slow": True}]}
         self.compare(job=[status, with_nodes], status=node)
         self.compare(stacks=stacks)
 

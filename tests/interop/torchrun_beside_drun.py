@@ -47,6 +47,7 @@ DIFFERENT = {
     "GLOO_ENABLE_STORE_V2_API": "drun shortens Gloo's exchange of addresses",
     "DRUN_ROUND": "drun's own",
     "DRUN_PROGRESS_FILE": "drun's own",
+    "DRUN_HEARTBEAT_FILE": "drun's own",
 }
 
 

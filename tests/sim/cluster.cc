@@ -61,7 +61,7 @@ void Cluster::plan_accidents(const Weather& weather) {
   if (percent() < weather.interrupt_chance) {
     later(between(0, 12'000), [this, node = somewhere()] {
       if (!node_at(node).is_alive || node_at(node).outcome) return;
-      node_at(node).was_signalled = true;
+      node_at(node).was_signaled = true;
       tell_member(node, OwnSignal{15});
     });
   }
@@ -362,7 +362,7 @@ void Cluster::check_end() {
     }
     // A node that received no outcome decides its own.
     const bool is_alone = node.member.first_world == std::nullopt || was_master_killed_ ||
-                          (node.was_cut && node.was_signalled);
+                          (node.was_cut && node.was_signaled);
     if (is_alone) continue;
     if (!common) common = node.outcome;
     require(*common == *node.outcome, "two nodes with different outcomes");

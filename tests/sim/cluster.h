@@ -75,7 +75,7 @@ class Cluster {
     rendezvous::MemberState member;
     bool is_alive = false;
     bool was_cut = false;  // its link was cut or reset
-    bool was_signalled = false;
+    bool was_signaled = false;
     std::optional<Peer> link;
     long tick = 0;                 // number of the latest requested tick
     std::optional<World> running;  // the world whose workers have not all exited

@@ -51,7 +51,7 @@ class ElasticAgents : public virtual Simulation {
     bool is_alive = true;
     bool was_hurt = false;  // its link was cut or reset, or it was frozen
     bool is_frozen = false;
-    bool was_signalled = false;
+    bool was_signaled = false;
     std::deque<Delayed> backlog;
     std::optional<Peer> link;
     long tick = 0;

@@ -91,7 +91,7 @@ void ElasticCluster::check_end() {
       continue;
     }
     const bool is_told = common && !is_left_out(agent.host) && !agent.was_hurt &&
-                         !agent.was_signalled && !std::holds_alternative<NotRun>(ending);
+                         !agent.was_signaled && !std::holds_alternative<NotRun>(ending);
     if (is_told) require(*agent.outcome == *common, "two agents with different outcomes");
   }
   if (is_master_up_) require(is_over_, "the coordinator does not end");

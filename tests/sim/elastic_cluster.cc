@@ -68,15 +68,15 @@ void ElasticCluster::plan_accidents() {
       });
     }
   };
-  const auto be_signalled = [this](Agent& agent) {
-    agent.was_signalled = true;
+  const auto be_signaled = [this](Agent& agent) {
+    agent.was_signaled = true;
     tell_member(index_of(agent), OwnSignal{15});
   };
   happen(weather_.kills, true, [this](Agent& agent) {
     kill(agent);
     come_back(agent.host);
   });
-  happen(weather_.leaves, true, be_signalled);
+  happen(weather_.leaves, true, be_signaled);
   happen(weather_.drops, true, [this](Agent& agent) { break_link(agent); });
   happen(weather_.cuts, true, [this](Agent& agent) {
     agent.was_hurt = true;
@@ -104,8 +104,8 @@ void ElasticCluster::plan_accidents() {
   if (percent() < weather_.kill_master_chance)
     later(between(0, kAccidentsUntil), [this] { kill_master(); });
   if (percent() < weather_.signal_master_chance) {
-    later(between(0, kAccidentsUntil), [this, be_signalled] {
-      if (Agent* const agent = living(0)) be_signalled(*agent);
+    later(between(0, kAccidentsUntil), [this, be_signaled] {
+      if (Agent* const agent = living(0)) be_signaled(*agent);
     });
   }
 }

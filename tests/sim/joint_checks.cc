@@ -165,7 +165,7 @@ void JointCluster::check_told_end(const ToldEnd& end) {
   for (const std::size_t i : end.agents) {
     const Agent& agent = agents_[i];
     const bool is_well = was_well(agent.host, end.host, end.at - kNoticed, end.at + kNoticed);
-    if (!agent.is_alive || agent.was_signalled || !is_well) continue;
+    if (!agent.is_alive || agent.was_signaled || !is_well) continue;
     require(agent.outcome == end.outcome, "two agents with different outcomes");
   }
   if (const auto* failed = std::get_if<WorkersFailed>(&end.outcome.ending))

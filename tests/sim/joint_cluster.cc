@@ -157,7 +157,7 @@ void JointCluster::leave(std::optional<int> host) {
   Agent* const agent = host ? living(*host) : nullptr;
   if (agent == nullptr) return;
   trace(*host, "gets a signal");
-  agent->was_signalled = true;
+  agent->was_signaled = true;
   tell_member(index_of(*agent), OwnSignal{15});
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 constexpr Result kSuccess = 0;
 constexpr Result kInvalidValue = 1;
-constexpr Result kNotInitialised = 3;
+constexpr Result kNotInitialized = 3;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
@@ -119,7 +119,7 @@ using SharedMark = std::shared_ptr<Mark>;
 
 struct State {
   std::mutex mutex;
-  bool is_initialised = false;
+  bool is_initialized = false;
   std::map<Address, std::pair<std::size_t, int>> memory;  // address -> size, GPU
   std::unique_ptr<Queue> default_stream;
 };
@@ -180,7 +180,7 @@ bool standin_is_gpu_memory(const void* memory, std::size_t bytes) {
 
 Result cuInit(unsigned) {
   if (gpus() == 0) return kNoDevice;
-  state().is_initialised = true;
+  state().is_initialized = true;
   return kSuccess;
 }
 Result cuGetErrorString(Result error, const char** text) {
@@ -294,7 +294,7 @@ Result cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t bytes, Stream 
 }
 Result cuPointerGetAttribute(void* value, int attribute, Address address) {
   const std::lock_guard lock(state().mutex);
-  if (!state().is_initialised) return kNotInitialised;
+  if (!state().is_initialized) return kNotInitialized;
   const std::pair<std::size_t, int>* const found = find(address, 0);
   if (found == nullptr) return kInvalidValue;
   namespace cuda = drun::worker::cuda;

@@ -35,7 +35,12 @@ JoinSpec TestCluster::spec_of(int node_rank) const {
 }
 
 TestAgent& TestCluster::add(const JoinSpec& spec) {
-  agents.push_back(std::make_unique<TestAgent>(io, spec));
+  Client::JoinLocally join_locally;
+  if (spec.is_coordinator)
+    join_locally = [this](ControlLink::Listener& member) {
+      return server ? server->join_locally(member) : nullptr;
+    };
+  agents.push_back(std::make_unique<TestAgent>(io, spec, std::move(join_locally)));
   agents.back()->client.start();
   return *agents.back();
 }

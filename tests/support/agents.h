@@ -44,8 +44,11 @@ inline Secret test_secret(const std::string& bytes = "0123456789abcdef") {
 
 class TestAgent final : public rendezvous::Client::Listener {
  public:
-  TestAgent(asio::io_context& io, const JoinSpec& join)
-      : spec(join), client(io, join, "host" + std::to_string(join.node_rank), log.log(), *this) {}
+  TestAgent(asio::io_context& io, const JoinSpec& join,
+            rendezvous::Client::JoinLocally join_locally = {})
+      : spec(join),
+        client(io, join, "host" + std::to_string(join.node_rank), log.log(), *this, nullptr,
+               std::move(join_locally)) {}
 
   void on_world(const World& told) override { world = told; }
   void on_stop(int round, const std::optional<rendezvous::StopNotice>& /*notice*/) override {
@@ -96,6 +99,7 @@ struct TestCluster {
   TestAgent& add(int node_rank) { return add(spec_of(node_rank)); }
   // A spec that matches the coordinator's, including its secret.
   JoinSpec spec_of(int node_rank) const;
+  // The coordinator's own agent joins within the process.
   TestAgent& add(const JoinSpec& spec);
   void add_all();
   std::uint16_t port() const { return server->port(); }

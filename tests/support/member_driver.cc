@@ -150,6 +150,8 @@ void MemberDriver::provoke(int kind) {
       [this] { receive(FaultInjected{}); },
       [this] { event(OwnFault{}); },
       [this] { event(OwnTimes{}); },
+      [this] { event(OwnSpeed{}); },
+      [this] { receive(SlowFound{}); },
       [this] { receive(Vote{}); },
       [this] {
         receive(Follow{"b", 29400, 1});

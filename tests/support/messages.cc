@@ -54,6 +54,16 @@ JobTimes full_times() {
   return sum.total();
 }
 
+SlowRank slow_rank() {
+  return {.rank = 5,
+          .node_rank = 1,
+          .host = "b",
+          .round = 2,
+          .percent = 14,
+          .evidence = "the others wait for it 12 % of the time",
+          .is_slow = false};
+}
+
 Census full_census() {
   return {.job = {.endpoint = "10.0.0.1:29500",
                   .phase = JobPhase::Stopping,
@@ -71,7 +81,8 @@ Census full_census() {
                   .round_up = Milliseconds(250),
                   .last_failure = brief(full_failure(3)),
                   .left_out = {{1, "b", 4, "it fails"}},
-                  .times = full_times()},
+                  .times = full_times(),
+                  .slow = {slow_rank()}},
           .nodes = {{0,
                      "a",
                      8,
@@ -135,7 +146,7 @@ std::vector<MemberMessage> member_messages() {
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
           rendezvous::Stopped{0, {}, 0},
           rendezvous::Stopped{.round = 3, .progress = {.step = 1200, .has_more = true}},
-          Signalled{15},
+          Signaled{15},
           Ping{},
           StacksRequest{7},
           EvidenceReply{0xFEDCBA9876543210U, full_evidence()},
@@ -166,7 +177,17 @@ std::vector<MemberMessage> member_messages() {
           LogRequest{7, {9, 2, true, 0xFEDCBA9876543210U}},
           LogRequest{8, {}},
           LogReply{9, {3, 70'000, "half a l\xff", "[default1]:", ""}},
-          LogReply{9, {.note = "no file"}}};
+          LogReply{9, {.note = "no file"}},
+          SpeedReport{3,
+                      {.window = 7,
+                       .length = Milliseconds(10'000),
+                       .measure = SpeedMeasure::Steps,
+                       .has_progress = true,
+                       .amounts = {12, 0, 9},
+                       .stolen_permille = 25,
+                       .throttled_permille = 300,
+                       .is_hot = true}},
+          SpeedReport{}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -196,7 +217,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                  .max_restarts = 3,
                  .failures_left_out = 4,
                  .duration = Milliseconds(123456),
-                 .left_out = {{1, "b", 4, "it fails"}, {2, "", 0, ""}}};
+                 .left_out = {{1, "b", 4, "it fails"}, {2, "", 0, ""}},
+                 .slow = {slow_rank()}};
   const auto ended = [](Ending ending) {
     Outcome outcome;
     outcome.ending = std::move(ending);
@@ -225,6 +247,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           StacksReply{7, full_evidence()},
           HangFound{3, "rank 7 on node 0 (a) hung", full_evidence()},
           NodeLeftOut{{1, "b", 4, "it fails"}},
+          SlowFound{slow_rank()},
+          SlowFound{},
           Vote{.number = 77,
                .instance = 0xFEDCBA9876543210U,
                .is_granted = true,

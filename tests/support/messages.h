@@ -15,6 +15,7 @@ inline constexpr WallTime kSomeTime{std::chrono::microseconds(1795266187123456)}
 Failure full_failure(int rank);
 Evidence full_evidence();
 JobTimes full_times();
+SlowRank slow_rank();
 Census full_census();
 
 std::vector<rendezvous::MemberMessage> member_messages();

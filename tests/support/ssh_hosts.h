@@ -27,8 +27,8 @@ class SshHosts {
   // Empty if a login works on each host; otherwise the reason.
   const std::string& why_not() const { return why_not_; }
   const TemporaryDirectory& directory() const { return directory_; }
-  // `drun <options> <program>` on the starting machine with this test's ssh. The hosts are node1,
-  // node2 and node3.
+  // `drun <options> <program>` on the machine of the launcher with this test's ssh. The hosts are
+  // node1, node2 and node3.
   Launch launch(const Words& options, const Words& program) const;
   Ended run(const Words& options, const Words& program) const;
 

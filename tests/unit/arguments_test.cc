@@ -1,6 +1,5 @@
 #include "launcher/cli/arguments.h"
 
-#include "launcher/cli/other_launchers.h"
 #include "tests/support/catch.h"
 #include "tests/support/results.h"
 

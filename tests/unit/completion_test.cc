@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "launcher/cli/man_page.h"
+#include "launcher/cli/help.h"
+#include "launcher/cli/helper_commands.h"
 #include "launcher/cli/options.h"
 #include "rendezvous/base/roff.h"
 #include "tests/support/catch.h"
@@ -110,7 +111,7 @@ TEST_CASE("every value that completion offers is accepted") {
   for (const OptionSyntax& option : syntaxes().front().options) {
     for (const std::string& choice : choices_of(option.type)) {
       const HostFacts host;
-      const std::string word = option.known.name + "=" + choice;
+      const std::string word = std::string(option.known.name) + "=" + choice;
       CAPTURE(word);
       const bool is_template = choice.find(':') != choice.npos;
       CHECK((is_template || test::parse_line({word, "./train"}, host, "drun").has_value()));

@@ -362,7 +362,7 @@ TEST_CASE("a node that is lost repeatedly must stay connected longer each time")
 
 TEST_CASE("an agent that receives a signal leaves alone if enough nodes remain") {
   ElasticJob job = running_elastic(2, 3, 3);
-  job.receive(RoundDriver::peer(2), Signalled{15});
+  job.receive(RoundDriver::peer(2), Signaled{15});
   CHECK(job.sent<Stop>(RoundDriver::peer(0)).size() == 1);
   job.stopped(2);
   const auto finish = job.sent<Finish>(RoundDriver::peer(2));
@@ -378,7 +378,7 @@ TEST_CASE("an agent that receives a signal leaves alone if enough nodes remain")
 TEST_CASE("a signal to the coordinator's node, or one that leaves too few nodes, ends the job") {
   const int node = GENERATE(0, 1);
   ElasticJob job = running_elastic(node == 0 ? 1 : 2, 2, 2);
-  job.receive(RoundDriver::peer(node), Signalled{2});
+  job.receive(RoundDriver::peer(node), Signaled{2});
   job.stopped(0);
   job.stopped(1);
   CHECK(job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending ==
@@ -405,7 +405,7 @@ TEST_CASE("a waiting node that receives a signal leaves alone and has no node ra
   ElasticJob job(3, 3);
   job.come(0);
   job.come(1);
-  job.receive(RoundDriver::peer(1), Signalled{2});
+  job.receive(RoundDriver::peer(1), Signaled{2});
   CHECK(job.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.ending ==
         Ending(Interrupted{2, std::nullopt, "host1"}));
   CHECK(job.state.phase == RoundPhase::Joining);
@@ -446,7 +446,7 @@ TEST_CASE("a restart waits for its pause, and a signal or lost node meanwhile en
     CHECK(job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world.restarts == 1);
   }
   SECTION("a signal arrives") {
-    job.receive(RoundDriver::peer(1), Signalled{15});
+    job.receive(RoundDriver::peer(1), Signaled{15});
     CHECK(job.sent<Finish>(RoundDriver::peer(0)).size() == 1);
   }
   SECTION("a node is lost") {

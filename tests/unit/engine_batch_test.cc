@@ -1,6 +1,5 @@
 // Tests the detection of PBS, LSF and Kubernetes, as their documentation describes them.
 #include "launcher/engines/detect.h"
-#include "launcher/engines/engine_variables.h"
 #include "launcher/engines/host_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_surroundings.h"

@@ -24,7 +24,7 @@ ElasticJob elected_job(int least, int nodes) {
 
 void signal(ElasticJob& job, Peer peer, bool has_successor) {
   job.event(SuccessorKnown{has_successor});
-  job.receive(peer, Signalled{15});
+  job.receive(peer, Signaled{15});
 }
 
 // Checks that the last event ended the job only for node 0 and dropped the other nodes, which

@@ -69,10 +69,10 @@ TEST_CASE("the kernel's GPU files are parsed") {
     CHECK_FALSE(nvidia_device_number(file));
   const char text[] =
       "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-1-2\nGPU UUID 2: x\nDevice Minor: \t 3\nEmpty:\n";
-  CHECK(labelled_value(text, "GPU UUID") == "GPU-1-2");
-  CHECK(labelled_value(text, "Device Minor") == "3");
-  CHECK(labelled_value(text, "Empty").empty());
-  CHECK(labelled_value("location_id 256\ndomain 0\n", "location_id") == "256");
+  CHECK(labeled_value(text, "GPU UUID") == "GPU-1-2");
+  CHECK(labeled_value(text, "Device Minor") == "3");
+  CHECK(labeled_value(text, "Empty").empty());
+  CHECK(labeled_value("location_id 256\ndomain 0\n", "location_id") == "256");
   CHECK(first_number("-1\n") == -1);
   CHECK(first_number("  7 x") == 7);
   CHECK_FALSE(first_number(""));

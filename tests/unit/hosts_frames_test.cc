@@ -28,7 +28,7 @@ Lines lines_of(std::string text) {
           .local_rank = 1,
           .is_stderr = true,
           .is_shown = false,
-          .is_labelled = true,
+          .is_labeled = true,
           .is_kept = true,
           .goes_on = true,
           .is_end = true,

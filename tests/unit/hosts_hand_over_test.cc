@@ -43,7 +43,7 @@ TEST_CASE("starts, hellos and ends with any bytes are decoded unchanged") {
                 .keeps_all = i % 3 == 0,
                 .log_directory = random_bytes(random),
                 .columns = 132,
-                .has_colour = true,
+                .has_color = true,
                 .utc_offset_s = -3600};
     const std::string line = to_line(start);
     CHECK(line.find('\n') == line.size() - 1);

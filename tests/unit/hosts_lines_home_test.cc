@@ -2,7 +2,7 @@
 #include "launcher/plan/lines_home.h"
 
 #include "launcher/plan/host_plan.h"
-#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 
@@ -31,7 +31,7 @@ TEST_CASE("with a log directory the log files of all hosts are written only on t
   REQUIRE(plan);
   REQUIRE(plan->lines);
   CHECK(plan->lines->log_dir == "/home/me/logs");
-  CHECK(plan->lines->mode == OutputMode::Labelled);
+  CHECK(plan->lines->mode == OutputMode::Labeled);
   CHECK(plan->lines->label_template == "[${host}:${rank}]: ");
   CHECK(plan->keeps_all_lines);
   CHECK_FALSE(tells_first(*plan, "--log-dir=logs"));

@@ -5,8 +5,8 @@
 
 #include "agent/process/command.h"
 #include "launcher/base/version.h"
-#include "launcher/plan/host_plan_text.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "launcher/plan/host_plan.h"
-#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -64,6 +64,13 @@ TEST_CASE("a job's status lists every node with its state and marks nodes that d
   CHECK(said["nodes"][2]["up_s"].is_null());
   CHECK(said["missing_node_ranks"] == json{2, 3});
   CHECK(said["left_out"][0]["reason"] == "it fails");
+  CHECK(said["slow"] == json::array({{{"rank", 5},
+                                      {"node_rank", 1},
+                                      {"host", "b"},
+                                      {"round", 2},
+                                      {"slower_percent", 14},
+                                      {"evidence", "the others wait for it 12 % of the time"},
+                                      {"is_slow", false}}}));
   CHECK(said["last_failure"]["rank"] == 3);
   CHECK(said["phase_times_s"]["running"] == 88.5);
   CHECK(said["longest_phase_times"]["running"] ==
@@ -88,6 +95,8 @@ TEST_CASE("a job's status is formatted as text") {
       "  node 2  missing\n"
       "  node 3  missing\n"
       "  left out: node 1 (b) after round 4: it fails\n"
+      "  slow before: rank 5 on node 1 (b) is 14 % slower than the others: the others wait for it "
+      "12 % of the time\n"
       "  last failure: rank 3 on node 0 (gpu1), signal 11 (SIGSEGV, segmentation fault), core "
       "dumped, in round 2, at 2026-11-21T13:03:07.123456Z\n");
 }

@@ -116,15 +116,15 @@ TEST_CASE("a line without an end is written as partial objects in bounded memory
 }
 
 TEST_CASE("a timestamp precedes each line and its label, if any") {
-  const bool is_labelled = GENERATE(false, true);
+  const bool is_labeled = GENERATE(false, true);
   OutputSpec spec;
   spec.has_timestamps = true;
-  FormattedLines lines(1, form_of(spec, kOrigin, is_labelled));
+  FormattedLines lines(1, form_of(spec, kOrigin, is_labeled));
   LineQueue queue;
   lines.take("one\ntwo\nhal", kTime, queue);
   lines.take("f\n", kTime + std::chrono::seconds(1), queue);
   lines.end_of_stream(kTime, queue);
-  const std::string label = is_labelled ? "[trainer1]:" : "";
+  const std::string label = is_labeled ? "[trainer1]:" : "";
   CHECK(queue.bytes() == "2023-11-14T22:13:20.123456Z " + label + "one\n" +
                              "2023-11-14T22:13:20.123456Z " + label + "two\n" +
                              "2023-11-14T22:13:21.123456Z " + label + "half\n");

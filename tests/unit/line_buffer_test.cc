@@ -46,7 +46,7 @@ TEST_CASE("without labels the output equals the input at any split") {
 }
 
 TEST_CASE("a label precedes every line and follows every carriage return at any split") {
-  const auto [text, labelled] = GENERATE(table<std::string, std::string>({
+  const auto [text, labeled] = GENERATE(table<std::string, std::string>({
       {"", ""},
       {"one\n", "[0]:one\n"},
       {"one\ntwo\n\nfour", "[0]:one\n[0]:two\n[0]:\n[0]:four\n"},
@@ -64,7 +64,7 @@ TEST_CASE("a label precedes every line and follows every carriage return at any 
       lines.take(std::string_view(text).substr(first, second - first), queue);
       lines.take(std::string_view(text).substr(second), queue);
       lines.end_of_stream(queue);
-      CHECK(queue.bytes() == labelled);
+      CHECK(queue.bytes() == labeled);
     }
   }
 }

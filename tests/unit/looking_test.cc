@@ -94,6 +94,11 @@ TEST_CASE("every event has its name and its fields") {
   CHECK(left_out["event"] == "node_left_out");
   CHECK(left_out["left_out_host"] == "gpu1");
   CHECK(left_out["reason"] == "it fails");
+  const json slow = line_of(agent::SlowRankFound{{.node_rank = 1, .host = "gpu1", .percent = 14}});
+  CHECK(slow["event"] == "slow_found");
+  CHECK(slow["slow_rank"].is_null());
+  CHECK(slow["slow_host"] == "gpu1");
+  CHECK(slow["slower_percent"] == 14);
   CHECK(line_of(agent::RoundStopping{2})["event"] == "round_stopping");
   CHECK(line_of(agent::RoundStopping{2})["cause"].is_null());
   CHECK(line_of(agent::RoundStopping{2, "rank 5 failed"})["cause"] == "rank 5 failed");

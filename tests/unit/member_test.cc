@@ -286,7 +286,7 @@ TEST_CASE("before a connection is made a signal ends the job only here") {
 TEST_CASE("a signal while joined is forwarded, and the wait for the outcome is limited") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   member.event(OwnSignal{15});
-  CHECK(member.sent<Signalled>().signal == 15);
+  CHECK(member.sent<Signaled>().signal == 15);
   CHECK(member.state.phase == Phase::Leaving);
   SECTION("the outcome arrives") {
     member.receive(Finish{MemberDriver::outcome_of(Interrupted{15, 1, "host1"})});
@@ -307,7 +307,7 @@ TEST_CASE("a signal while joined is forwarded, and the wait for the outcome is l
 TEST_CASE("the first signal while workers run stops them, and later ones do nothing") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnSignal{15});
-  CHECK(member.sent<Signalled>().signal == 15);
+  CHECK(member.sent<Signaled>().signal == 15);
   CHECK(member.only<StopWorkers>().round == 0);
   member.event(OwnSignal{15});
   CHECK(member.actions.empty());

@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <map>
 
+#include "launcher/cli/completion.h"
+#include "launcher/cli/helper_commands.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 #include "tests/support/variables.h"
@@ -162,7 +165,7 @@ const std::vector<Case> kCases{
     {"events", "/tmp/e", [](Options& o) { o.events = "/tmp/e"; }},
     {"engine", "none", [](Options& o) { o.engine = EngineChoice::None; }},
     {"store", "worker", [](Options& o) { o.store = StoreHost::Worker; }},
-    {"output", "labelled", [](Options& o) { o.output = OutputMode::Labelled; }},
+    {"output", "labelled", [](Options& o) { o.output = OutputMode::Labeled; }},
     {"output", "json", [](Options& o) { o.output = OutputMode::Json; }},
     {"preload", "torch,a.b",
      [](Options& o) {
@@ -180,6 +183,7 @@ struct FlagCase {
 const std::vector<FlagCase> kFlags{
     {"standalone", &Options::standalone},
     {"preflight", &Options::preflight},
+    {"exclude-slow", &Options::exclude_slow},
     {"module", &Options::module},
     {"no-python", &Options::no_python},
     {"run-path", &Options::run_path},
@@ -223,6 +227,44 @@ TEST_CASE("every option works in both spellings, from its variable and from a fi
     const ConfigFile twin(with_underscores(each.name) + " = \"" + each.value + "\"\n");
     CHECK(unsourced({"--config=" + twin.path(), "p"}) == wanted);
   }
+}
+
+TEST_CASE("every option has the same effect, or the same error, in each of its spellings") {
+  int accepted = 0;
+  const std::vector<CommandSyntax> commands = command_syntaxes();
+  for (const OptionSyntax& option : commands.front().options) {
+    const std::string name(option.known.name);
+    Words values = choices_of(option.type);
+    values.insert(values.end(), {"1", "x", ""});
+    for (const std::string& value : values) {
+      CAPTURE(name, value);
+      const bool is_flag = option.known.value == KnownOption::Value::None;
+      const Words words = is_flag ? Words{name, "p"} : Words{name + "=" + value, "p"};
+      const Result<Command> wanted = parse(words);
+      const auto check = [&wanted](const Words& others) {
+        CAPTURE(others);
+        const Result<Command> found = parse(others);
+        REQUIRE(found.has_value() == wanted.has_value());
+        CHECK((found ? *found == *wanted : found.error() == wanted.error()));
+      };
+      check(is_flag ? Words{underscored(name), "p"} : Words{underscored(name) + "=" + value, "p"});
+      if (is_flag && option.known.letter != 0) check({std::string{'-', option.known.letter}, "p"});
+      if (option.known.value != KnownOption::Value::Needed) continue;
+      check({name, value, "p"});
+      if (option.known.letter != 0) check({std::string{'-', option.known.letter}, value, "p"});
+      if (option.known.may_have_one_dash) check({name.substr(1), value, "p"});
+      const Options* const options = wanted ? std::get_if<Options>(&*wanted) : nullptr;
+      if (options == nullptr) continue;
+      CHECK(options->sources == std::map<std::string, std::string>{{name, name}});
+      ++accepted;
+    }
+  }
+  CHECK(accepted > 100);
+}
+
+TEST_CASE("the first bad value in the order of --help-all is reported") {
+  CHECK_THAT(line_error({"--engine=x", "--tee=x", "--nnodes=x", "p"}), StartsWith("--nnodes=x: "));
+  CHECK_THAT(line_error({"--tee=x", "p"}, {{"PET_ENGINE", "x"}}), StartsWith("PET_ENGINE=x: "));
 }
 
 TEST_CASE("every flag works in both spellings, from its variable and from a file") {

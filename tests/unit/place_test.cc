@@ -3,6 +3,7 @@
 #include <functional>
 #include <set>
 
+#include "launcher/facts/visible_gpus.h"
 #include "tests/support/catch.h"
 
 namespace drun {

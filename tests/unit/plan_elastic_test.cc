@@ -58,6 +58,7 @@ TEST_CASE("c10d with several nodes is elastic, for a range or a number, with tor
   options.min_uptime = 1s;
   options.rank_order = RankOrder::Natural;
   options.exclude_after = 2;
+  options.exclude_slow = true;
   const JoinSpec other = c10d_join(options);
   CHECK(other.elastic->last_call_timeout == 0s);
   CHECK(other.join_timeout == 7s);
@@ -65,6 +66,7 @@ TEST_CASE("c10d with several nodes is elastic, for a range or a number, with tor
   CHECK(other.elastic->min_uptime == 1s);
   CHECK(other.elastic->rank_order == RankOrder::Natural);
   CHECK(other.elastic->exclude_after == 2);
+  CHECK(other.elastic->exclude_slow);
 }
 
 TEST_CASE("the node with the endpoint's name or address listens unless another agent here does") {
@@ -178,6 +180,10 @@ TEST_CASE("options that an elastic job cannot use are rejected or cause a warnin
   fixed.exclude_after = 2;
   CHECK_THAT(c10d_error(fixed),
              ContainsSubstring("--exclude-after: a job of fixed nodes has no spare nodes"));
+  fixed.exclude_after.reset();
+  fixed.exclude_slow = true;
+  CHECK_THAT(c10d_error(fixed),
+             ContainsSubstring("--exclude-slow: a job of fixed nodes has no spare nodes"));
 }
 
 TEST_CASE("a preflight check requires drun's own store and the probe program next to drun") {

@@ -13,7 +13,7 @@ using test::train_host;
 
 }  // namespace
 
-TEST_CASE("gathered lines are labelled by default, and the coordinator writes the files") {
+TEST_CASE("gathered lines are labeled by default, and the coordinator writes the files") {
   Options options = running("train");
   options.gather_logs = true;
   options.log_dir = "/logs";
@@ -23,10 +23,10 @@ TEST_CASE("gathered lines are labelled by default, and the coordinator writes th
   const AgentSpec first = plan_of(options).agent;
   CHECK(first.join.gathers_lines);
   CHECK(first.output.gathers);
-  CHECK(first.output.mode == OutputMode::Labelled);
+  CHECK(first.output.mode == OutputMode::Labeled);
   CHECK(first.output.label_template == "[${host}:${rank}]: ");
   CHECK(first.output.log_dir == "/logs");
-  const StreamPlan kept{.to_file = true, .is_labelled = true};
+  const StreamPlan kept{.to_file = true, .is_labeled = true};
   CHECK(first.output.streams[0] == std::array{kept, kept});
   options.node_rank = 1;
   CHECK(plan_of(options).agent.output.log_dir == std::nullopt);

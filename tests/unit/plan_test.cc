@@ -280,10 +280,10 @@ TEST_CASE("streams go to files and to the console by torchrun's rules") {
   options.local_ranks_filter = {0, 1};
   const OutputSpec output = plan_of(options).agent.output;
   const StreamPlan file{.to_file = true, .to_console = false};
-  const StreamPlan teed{.to_file = true, .to_console = true, .is_labelled = true};
+  const StreamPlan teed{.to_file = true, .to_console = true, .is_labeled = true};
   const StreamPlan plain{};
   const StreamPlan hidden{.to_console = false};
-  const StreamPlan hidden_tee{.to_file = true, .to_console = false, .is_labelled = true};
+  const StreamPlan hidden_tee{.to_file = true, .to_console = false, .is_labeled = true};
   REQUIRE(output.streams.size() == 3);
   CHECK(output.streams[0] == std::array{file, file});
   CHECK(output.streams[1] == std::array{teed, plain});

@@ -123,7 +123,7 @@ TEST_CASE("a failure of the program after the preflight check uses a restart") {
 TEST_CASE("a signal during a failed check that would be repeated ends the job") {
   test::ElasticJob job = checking();
   job.receive(RoundDriver::peer(2), Failed{0, aged_failure(2)});
-  job.receive(RoundDriver::peer(0), Signalled{15});
+  job.receive(RoundDriver::peer(0), Signaled{15});
   for (const int node : {0, 1}) job.stopped(node);
   job.receive(RoundDriver::peer(2), Stopped{0, {aged_failure(2)}, 0});
   const auto finish = job.sent<Finish>(RoundDriver::peer(1));
@@ -135,7 +135,7 @@ TEST_CASE("a signal after a failed check that ends the job does not hide the fai
   RoundDriver job(checked_fixed_spec());
   job.join_all();
   job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
-  job.receive(RoundDriver::peer(0), Signalled{15});
+  job.receive(RoundDriver::peer(0), Signaled{15});
   job.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
   job.receive(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
   const auto finish = job.sent<Finish>(RoundDriver::peer(1));

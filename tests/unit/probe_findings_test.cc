@@ -167,7 +167,7 @@ TEST_CASE("a slow node is named, and among fast nodes a slow connection") {
     CHECK(finding.nodes == std::vector<int>{1});
     CHECK(finding.is_problem);
     CHECK_THAT(finding.what, ContainsSubstring("node 1 (gpu1) is slow: 3 GB/s with its best "
-                                               "neighbour, 10 GB/s between others"));
+                                               "neighbor, 10 GB/s between others"));
   }
   SECTION("a connection") {
     test::set_rate(reports, 1, 2, 2);

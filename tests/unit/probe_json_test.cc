@@ -48,7 +48,7 @@ TEST_CASE("the JSON result shows whether all nodes are healthy, and is valid for
   CHECK(json["findings"][0]["is_problem"] == true);
 }
 
-TEST_CASE("each pair of neighbours works together once in each direction, without deadlock") {
+TEST_CASE("each pair of neighbors works together once in each direction, without deadlock") {
   for (int count = 1; count <= 40; ++count) {
     CAPTURE(count);
     std::multiset<int> edges;
@@ -81,7 +81,7 @@ TEST_CASE("each pair of neighbours works together once in each direction, withou
   }
 }
 
-TEST_CASE("a node visits its neighbours and node 0, and node 0 visits all nodes") {
+TEST_CASE("a node visits its neighbors and node 0, and node 0 visits all nodes") {
   CHECK(visits_of(0, 1).empty());
   CHECK(visits_of(1, 2) == std::vector<int>{0});
   CHECK(visits_of(3, 6) == std::vector<int>{0, 2, 4});

@@ -40,6 +40,7 @@ TEST_CASE("the report of a success has every field") {
   CHECK(json["failures_left_out"] == 0);
   CHECK(json["details"].is_null());
   CHECK(json["left_out"].empty());
+  CHECK(json["slow"].empty());
   outcome.left_out = {{1, "gpu1", 2, "it fails"}};
   CHECK(parsed(outcome, 0)["left_out"][0]["host"] == "gpu1");
   CHECK(parsed(outcome, 0)["left_out"][0]["reason"] == "it fails");

@@ -40,8 +40,13 @@ const ReportStyle kStyle{.columns = 80, .utc_offset = std::chrono::hours(1)};
 
 }  // namespace
 
-TEST_CASE("a successful job prints nothing") {
+TEST_CASE("a successful job prints nothing but slow ranks") {
   CHECK(report_text(ended_on_three_nodes(Succeeded{}), kStyle).empty());
+  Outcome slow = ended_on_three_nodes(Succeeded{});
+  slow.slow = {test::slow_rank()};
+  CHECK(report_text(slow, kStyle) ==
+        "  slow       rank 5 on node 1 (b) is 14 % slower than the others: the others wait for it "
+        "12 % of the time\n");
 }
 
 TEST_CASE("the report has each known fact of the first failure once") {
@@ -178,7 +183,7 @@ TEST_CASE("the report has color only if the style enables it") {
   const Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(1)}});
   CHECK(report_text(outcome, kStyle).find('\x1b') == std::string::npos);
   ReportStyle style = kStyle;
-  style.has_colour = true;
+  style.has_color = true;
   CHECK_THAT(report_text(outcome, style), ContainsSubstring("\x1b[1;31mdrun: job failed"));
 }
 

@@ -203,7 +203,7 @@ TEST_CASE("spares are queried, may query, and are listed after the nodes of the 
 TEST_CASE("a node that has received the outcome is not queried") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.receive(RoundDriver::peer(0), Signalled{15});
+  round.receive(RoundDriver::peer(0), Signaled{15});
   for (const int node : {0, 1, 2}) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   REQUIRE(round.state.phase == RoundPhase::Ending);
   round.receive(RoundDriver::peer(1), CensusRequest{7});

@@ -52,7 +52,7 @@ void provoke(RoundDriver& round, int event) {
       [&round, peer] {
         round.receive(peer, Stopped{0, {aged_failure(1)}, 0});
       },
-      [&round, peer] { round.receive(peer, Signalled{2}); },
+      [&round, peer] { round.receive(peer, Signaled{2}); },
       [&round, peer] { round.receive(peer, Ping{}); },
       [&round, peer] { round.receive(peer, StacksRequest{1}); },
       [&round, peer] {
@@ -560,7 +560,7 @@ TEST_CASE("a signal to one agent ends the job on all nodes in every phase") {
   round.join(1);
   if (when != RoundPhase::Joining) round.join(2);
   if (when == RoundPhase::Stopping) round.receive(RoundDriver::peer(2), Failed{0, aged_failure(2)});
-  round.receive(RoundDriver::peer(1), Signalled{15});
+  round.receive(RoundDriver::peer(1), Signaled{15});
   if (when != RoundPhase::Joining) {
     CHECK(round.state.phase == RoundPhase::Stopping);
     stop_all(round);

@@ -1,5 +1,4 @@
 #include "agent/stacks/proc_text.h"
-#include "agent/stacks/stack_lines.h"
 #include "agent/stacks/stack_trace.h"
 #include "rendezvous/job/evidence.h"
 #include "tests/support/catch.h"

@@ -1,8 +1,10 @@
 #include "launcher/report/timeline.h"
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
+#include "launcher/report/html.h"
 #include "launcher/report/timeline_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_events.h"
@@ -241,6 +243,26 @@ TEST_CASE("slow ranks and late nodes are named, and nodes of equal speed are not
   CHECK(job.slow[0].who == "rank 3 on node 3 (gpu3)");
   CHECK(is_close(job.slow[0].seconds, 7, 0.001));
   CHECK(is_close(job.slow[0].median_s, 2, 0.001));
+}
+
+TEST_CASE("a slow rank of which all nodes tell is shown once, with a mark") {
+  std::string text = events_of({.nodes = 2});
+  for (const int node : {0, 1}) {
+    AgentEvents agent("gpu" + std::to_string(node), 10 + node, 0);
+    agent.add(5, agent::SlowRankFound{{.rank = 3,
+                                       .node_rank = 1,
+                                       .host = "gpu1",
+                                       .percent = 14,
+                                       .evidence = "the others wait for it"}});
+    text += agent.text();
+  }
+  const Job job = job_of(text);
+  REQUIRE(job.slow.size() == 1);
+  CHECK(job.slow[0].kind == SlowKind::Speed);
+  CHECK(words_of(job.slow[0]) ==
+        "rank 3 on node 1 (gpu1) is 14 % slower than the others: the others wait for it");
+  CHECK(std::count_if(job.marks.begin(), job.marks.end(),
+                      [](const Mark& mark) { return mark.kind == MarkKind::Slow; }) == 1);
 }
 
 TEST_CASE("the text report fits its columns and contains the root cause") {

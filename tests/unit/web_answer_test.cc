@@ -2,7 +2,6 @@
 
 #include <stdexcept>
 
-#include "agent/http/metrics.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 

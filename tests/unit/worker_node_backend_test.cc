@@ -131,6 +131,29 @@ TEST_CASE("an all_reduce sends one message per direction between two nodes") {
   CHECK(cluster.across.sent_count() == 2);  // one in each direction
 }
 
+TEST_CASE("each rank exchanges its share of large data with its rail on the other node") {
+  struct Expected {
+    Operation operation;
+    std::size_t count;
+    std::size_t messages;  // between the nodes
+  };
+  // Rails of two ranks. Four ranks send their share of 64 KiB to their rail at once, and one rank
+  // the parts of its node to the root's node.
+  const Expected expected = GENERATE(
+      Expected{Operation::AllReduce, 1 << 14, 4}, Expected{Operation::Broadcast, 1 << 14, 2},
+      Expected{Operation::Reduce, 1 << 14, 2}, Expected{Operation::ReduceScatter, 10, 4},
+      Expected{Operation::AllGather, 1 << 14, 4}, Expected{Operation::Gather, 10, 1},
+      Expected{Operation::Scatter, 10, 1}, Expected{Operation::AllToAll, 10, 4});
+  CAPTURE(to_string(expected.operation));
+  Cluster cluster{.node_of = {0, 0, 1, 1}};
+  Scenario scenario;
+  scenario.operation = expected.operation;
+  scenario.size = cluster.size();
+  scenario.count = expected.count;
+  CHECK(run_all(cluster, {scenario}) == "");
+  CHECK(cluster.across.sent_count() == expected.messages);
+}
+
 TEST_CASE("one node uses only the local backend, and one rank per node only the remote one") {
   Cluster together{.node_of = {0, 0, 0}};
   Cluster apart{.node_of = {0, 1, 2}};
@@ -171,7 +194,10 @@ TEST_CASE(
   const worker::NodeLayout layout({0, 1, 0, 2, 1});
   CHECK(layout.nodes() == 3);
   CHECK(layout.ranks_of(0) == std::vector<int>{0, 2});
-  CHECK(layout.leaders() == std::vector<int>{0, 1, 3});
+  CHECK(layout.rail(0) == std::vector<int>{0, 1, 3});
+  CHECK_FALSE(layout.is_uniform());
+  CHECK(worker::NodeLayout({0, 1, 0, 1}).is_uniform());
+  CHECK(worker::NodeLayout({0, 1, 0, 1}).rail(1) == std::vector<int>{2, 3});
   CHECK(layout.local_rank_of(4) == 1);
   CHECK_FALSE(layout.is_contiguous());
   CHECK(worker::NodeLayout({0, 0, 1, 1, 2}).is_contiguous());

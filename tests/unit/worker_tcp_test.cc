@@ -30,7 +30,8 @@ Receive receive(std::optional<int> from, std::uint64_t slot) {
 }  // namespace
 
 TEST_CASE("a hello of the TCP transport is decoded as it was encoded") {
-  Hello hello{.rank = 0x01020304, .size = 0xFFFFFFFF, .place = {"2001:db8::1%eth0", 40123, {}}};
+  Hello hello{
+      .rank = 0x01020304, .size = 0xFFFFFFFF, .place = {"2001:db8::1%eth0", 40123, {}}, .lane = 3};
   for (std::size_t i = 0; i < hello.key.size(); ++i) {
     hello.key[i] = static_cast<char>(200 + i);
     hello.place.key[i] = static_cast<char>(i);
@@ -48,13 +49,16 @@ TEST_CASE("a malformed hello is rejected") {
   };
   CHECK_FALSE(is_rejected(encode(good)));
   HelloBytes other_version = encode(good);
-  other_version[7] = '2';
+  other_version[7] = '1';
   CHECK(is_rejected(other_version));
   Hello hello = good;
   hello.rank = 2;
   CHECK(is_rejected(encode(hello)));
   hello = good;
   hello.place.port = 0;
+  CHECK(is_rejected(encode(hello)));
+  hello = good;
+  hello.lane = kMostLanes;
   CHECK(is_rejected(encode(hello)));
   HelloBytes long_address = encode(good);
   long_address[50] = kMostAddressBytes + 1;

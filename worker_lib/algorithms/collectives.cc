@@ -1,7 +1,9 @@
 #include "worker_lib/algorithms/collectives.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "worker_lib/algorithms/exchange.h"
@@ -100,6 +102,42 @@ void broadcast(Exchange& mesh, const Call& call) {
   }
 }
 
+// Recursive doubling: in round k the ranks 2^k apart exchange their sums, so that log2(size) rounds
+// suffice. Ranks beyond the largest power of two add theirs to a neighbor's first, and get the
+// result from it. Both ranks of a pair add in the order of their ranks, and get the same bits.
+void doubling_all_reduce(Exchange& mesh, const Elements& data, ReduceOp op) {
+  const std::size_t bytes = data.count * size_bytes(data.type);
+  const ReduceFunction reduce = reduce_function(data.type, op);
+  const auto inbox = std::make_unique_for_overwrite<char[]>(bytes);
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(mesh.size())));
+  const int extra = mesh.size() - power;  // pairs of ranks that act as one
+  const int me = mesh.rank();
+  const bool is_paired = me < 2 * extra;
+  if (is_paired && me % 2 == 0) {
+    mesh.wait(mesh.send(me + 1, data.data, bytes));
+    return mesh.wait(mesh.recv(me + 1, data.data, bytes));
+  }
+  if (is_paired) {
+    mesh.wait(mesh.recv(me - 1, inbox.get(), bytes));
+    reduce(data.data, inbox.get(), data.data, data.count);
+  }
+  const int index = is_paired ? me / 2 : me - extra;
+  for (int bit = 1; bit < power; bit *= 2) {
+    const int other = index ^ bit;
+    const int partner = other < extra ? 2 * other + 1 : other + extra;
+    const Handle in = mesh.recv(partner, inbox.get(), bytes);
+    const Handle out = mesh.send(partner, data.data, bytes);
+    mesh.wait(in);
+    mesh.wait(out);
+    if (partner < me) {
+      reduce(data.data, inbox.get(), data.data, data.count);
+    } else {
+      reduce(data.data, data.data, inbox.get(), data.count);
+    }
+  }
+  if (is_paired) mesh.wait(mesh.send(me - 1, data.data, bytes));
+}
+
 // Of all_reduce and reduce.
 void finish_average(const Call& call, std::size_t count, int size) {
   if (call.op == ReduceOp::Avg) divide(call.output, call.type, count, size);
@@ -109,10 +147,7 @@ void all_reduce(Exchange& mesh, const Call& call) {
   const Elements data(call.output, call.count, call.type);
   const std::size_t bytes = data.count * size_bytes(data.type);
   if (bytes <= kSmallBytes) {
-    const TreePlace place = place_under(mesh, 0);
-    tree_reduce(mesh, place, data, data.data, call.op);
-    if (place.parent) mesh.wait(mesh.recv(*place.parent, data.data, bytes));
-    send_down(mesh, place, data.data, bytes);
+    doubling_all_reduce(mesh, data, call.op);
   } else {
     ring_all_reduce(mesh, data, call.op);
   }

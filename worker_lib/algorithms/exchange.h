@@ -90,6 +90,10 @@ class Exchange {
     return ((rank + distance) % size_ + size_) % size_;
   }
 
+  // The largest piece that a pipeline should send as one message, of a part of this size. The same
+  // on all ranks.
+  virtual std::size_t piece_bytes(std::size_t /*part_bytes*/) const { return kPieceBytes; }
+
   // Both return at once. Messages of 0 bytes are not sent.
   Handle send(int to, const void* data, std::size_t size_bytes) {
     return size_bytes == 0 ? kNothing : start_send(to, data, size_bytes);
@@ -102,6 +106,9 @@ class Exchange {
     if (handle != kNothing) finish(handle);
   }
 
+  // Larger ones leave the cache between arriving and being reduced; smaller ones cost handshakes.
+  // Not a power of two: what is added would have the same lowest address bits, a tenth slower.
+  static constexpr std::size_t kPieceBytes = 1'000'000;
   static constexpr Handle kNothing = std::numeric_limits<Handle>::max();
 
  private:

@@ -15,9 +15,6 @@ constexpr std::size_t kWindow = 2;
 // The number of pieces that are buffered where data cannot arrive in place.
 constexpr std::size_t kMostLag = 4;
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
-// Larger ones leave the cache between arriving and being reduced; smaller ones cost handshakes. Not
-// a power of two: what is added would have the same lowest address bits, a tenth slower.
-constexpr std::size_t kMostPieceBytes = 1'000'000;
 constexpr std::size_t kPieceAlignment = 64;
 // How many a chain's data is cut into at least, if they are not smaller than that: while the last
 // rank gets its first one the others have nothing to do.
@@ -25,8 +22,9 @@ constexpr std::size_t kChainPieces = 8;
 constexpr std::size_t kLeastChainPieceBytes = 64 * 1024;
 
 // Equal ones, at least `least_count`.
-std::size_t piece_bytes_for(std::size_t total_bytes, std::size_t least_count) {
-  const std::size_t count = std::max(least_count, total_bytes / kMostPieceBytes + 1);
+std::size_t piece_bytes_for(const Exchange& mesh, std::size_t total_bytes,
+                            std::size_t least_count) {
+  const std::size_t count = std::max(least_count, total_bytes / mesh.piece_bytes(total_bytes) + 1);
   return (total_bytes / count / kPieceAlignment + 1) * kPieceAlignment;
 }
 
@@ -64,7 +62,7 @@ class RingOrder {
         parts_(parts),
         steps_(steps),
         shift_(shift),
-        piece_bytes_(piece_bytes_for(parts.largest_bytes(), kWindow)),
+        piece_bytes_(piece_bytes_for(mesh, parts.largest_bytes(), kWindow)),
         lag_(std::clamp(rounded_up(parts.largest_bytes(), piece_bytes_), kWindow, most_lag)) {}
 
   std::size_t piece_bytes() const { return piece_bytes_; }
@@ -142,14 +140,15 @@ struct Chain {
   bool is_last = false;   // there is no rank after
   std::size_t total_bytes = 0;
 
-  std::size_t piece_bytes() const {
-    return std::max(kLeastChainPieceBytes, piece_bytes_for(total_bytes, kChainPieces));
+  std::size_t piece_bytes = 0;
+  static std::size_t piece_bytes_of(const Exchange& mesh, std::size_t total_bytes) {
+    return std::max(kLeastChainPieceBytes, piece_bytes_for(mesh, total_bytes, kChainPieces));
   }
-  std::size_t length() const { return (total_bytes + piece_bytes() - 1) / piece_bytes(); }
+  std::size_t length() const { return (total_bytes + piece_bytes - 1) / piece_bytes; }
   Piece piece(std::size_t i) const {
     Piece piece;
-    piece.offset = i * piece_bytes();
-    piece.size_bytes = std::min(piece_bytes(), total_bytes - piece.offset);
+    piece.offset = i * piece_bytes;
+    piece.size_bytes = std::min(piece_bytes, total_bytes - piece.offset);
     return piece;
   }
 };
@@ -235,7 +234,8 @@ void chain_broadcast(Exchange& mesh, void* data, std::size_t size_bytes, int roo
                     .after = after,
                     .is_first = mesh.rank() == root,
                     .is_last = after == root,
-                    .total_bytes = size_bytes};
+                    .total_bytes = size_bytes,
+                    .piece_bytes = Chain::piece_bytes_of(mesh, size_bytes)};
   const auto place = [data](std::size_t, const Piece& piece) {
     return static_cast<char*>(data) + piece.offset;
   };
@@ -249,10 +249,11 @@ void chain_reduce(Exchange& mesh, const ConstElements& input, void* output, Redu
                     .after = mesh.rank_after(mesh.rank(), -1),
                     .is_first = before == root,
                     .is_last = mesh.rank() == root,
-                    .total_bytes = input.count * element};
+                    .total_bytes = input.count * element,
+                    .piece_bytes = Chain::piece_bytes_of(mesh, input.count * element)};
   const ReduceFunction reduce = reduce_function(input.type, op);
   const char* const mine = static_cast<const char*>(input.data);
-  Slots slots(2 * kWindow, chain.piece_bytes());
+  Slots slots(2 * kWindow, chain.piece_bytes);
   run_chain(
       mesh, chain, [&](std::size_t i, const Piece&) { return slots.at(i); },
       [&](std::size_t i, const Piece& piece) -> const char* {

@@ -34,7 +34,7 @@ struct Fields {
   std::uint64_t count = 0;
 };
 
-std::string text_of(const Fields& fields) {
+std::string field_text(const Fields& fields) {
   const std::string type(to_string(fields.type));
   const std::string count = std::to_string(fields.count);
   if (fields.operation == kMessage) return type + " x " + count;
@@ -86,7 +86,7 @@ Fields fields_of(const Call& call) {
 
 }  // namespace
 
-std::string to_string(const Call& call) { return text_of(fields_of(call)); }
+std::string to_string(const Call& call) { return field_text(fields_of(call)); }
 
 Signature signature_of(const Call& call, int size) {
   Fields fields = fields_of(call);
@@ -98,7 +98,7 @@ Signature signature_of(DataType type, std::size_t count) {
   return encode({.operation = kMessage, .type = type, .count = count});
 }
 
-std::string describe(const Signature& signature) { return text_of(decode(signature)); }
+std::string describe(const Signature& signature) { return field_text(decode(signature)); }
 
 std::string describe_ranks(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";

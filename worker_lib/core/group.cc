@@ -20,6 +20,7 @@ using worker::DeadlineGuard;
 using worker::left_until;
 using worker::Message;
 using worker::to_string;
+using worker::WaitMark;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kReportTime{1000};
@@ -192,6 +193,7 @@ void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Action&
     }
     if (!running.try_lock_until(limit.deadline)) throw fail(name(), late(limit));
   }
+  const WaitMark mark;
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   guarded(name, limit, [&] { action(turn); });
 }
@@ -267,6 +269,7 @@ int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
   Limit limit = admit(name, timeout);
   check_possible(message);
   limit.peer = message.peer;
+  const WaitMark mark;
   return guarded(name, limit, [&] { return post(message)->finish(limit.deadline); });
 }
 
@@ -314,6 +317,7 @@ void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
   const std::string name = "monitored_barrier()";
   const Deadline deadline = admit([&name] { return name; }, timeout).deadline;
   if (parts_.size == 1) return;
+  const WaitMark mark;
   std::unique_lock submitting(submitting_);
   const std::string prefix = "monitored_barrier/" + std::to_string(++barriers_) + "/";
   submitting.unlock();

@@ -171,10 +171,12 @@ class Joining {
     return address_towards(world().master_addr, world().master_port);
   }
 
-  // Checks the properties that must be the same on all ranks before Gloo connects: rank 0 publishes
+  // Checks the properties that must be the same on all ranks before they connect: rank 0 publishes
   // them, the others compare.
   void compare_with_first(KeyStore& store, const LocalAddress& address) const {
-    const std::string build = gloo_build() + " of " + std::to_string(size()) + " ranks";
+    const bool has_gloo = backend_.name.find("gloo") != std::string::npos;
+    const std::string build =
+        (has_gloo ? gloo_build() : "none") + " of " + std::to_string(size()) + " ranks";
     const std::string network = std::string(address.is_ipv6 ? "IPv6" : "IPv4") +
                                 (address.is_loopback ? " loopback" : " network");
     if (rank() == 0) return store.set("hello", build + "\n" + network, left_until(deadline_));

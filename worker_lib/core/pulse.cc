@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <ctime>
 
 #include "rendezvous/base/unique_fd.h"
 
@@ -23,6 +24,13 @@ void put(Number& place, Number value) {
 // Simultaneous beats of two threads may count as one; only the change matters.
 void beat(PulsePage& page) {
   put(page.beats, Count(page.beats).load(std::memory_order_relaxed) + 1);
+}
+
+std::uint64_t coarse_now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 PulseEntry& entry_of(PulsePage& page, std::uint64_t number) {
@@ -79,6 +87,22 @@ void Pulse::end(std::uint64_t number) {
   if (Count(entry.number).load(std::memory_order_relaxed) == number)
     put(entry.has_ended, std::uint16_t{1});
   beat(*page_);
+}
+
+std::uint64_t Pulse::begin_wait() {
+  if (page_ == nullptr) return 0;
+  const std::uint64_t now_ns = coarse_now_ns();
+  put(page_->waiting_since_ns, now_ns);
+  return now_ns;
+}
+
+// Of calls of two threads at the same time, one may be lost.
+void Pulse::end_wait(std::uint64_t since_ns) {
+  if (since_ns == 0) return;
+  put(page_->waiting_since_ns, std::uint64_t{0});
+  const std::uint64_t before_ns = Count(page_->waited_ns).load(std::memory_order_relaxed);
+  Count(page_->waited_ns)
+      .store(before_ns + (coarse_now_ns() - since_ns), std::memory_order_release);
 }
 
 }  // namespace drun::worker

@@ -1,8 +1,8 @@
 // edge. This process's heartbeat page (rendezvous/base/pulse_page.h), which its agent reads to
 // detect hangs: each operation is a heartbeat, and the latest operations are recorded.
 //
-// Cost:    one branch without DRUN_HEARTBEAT_FILE; otherwise about ten plain stores and an atomic
-//          increment.
+// Cost:    one branch without DRUN_HEARTBEAT_FILE; otherwise about ten plain stores, an atomic
+//          increment and two readings of the coarse clock.
 // Owner:   the process, from the first use to its end. Groups ensure that a forked child does not
 //          use it.
 // Thread:  any.   Errors: none; a file that cannot be mapped is ignored.
@@ -39,8 +39,27 @@ class Pulse {
   std::uint64_t begin(const PulseOperation& operation);
   void end(std::uint64_t number);
 
+  // Around a call that can wait for other ranks. Returns the time, for end_wait().
+  std::uint64_t begin_wait();
+  void end_wait(std::uint64_t since_ns);
+
  private:
   PulsePage* page_ = nullptr;
+};
+
+// Adds the time from construction to destruction to the time in calls. Marks must not be nested.
+// The clock advances every few milliseconds; the sum over many calls is nevertheless exact on
+// average, because a call begins at any time between two ticks.
+class WaitMark {
+ public:
+  WaitMark() : pulse_(Pulse::own()), since_ns_(pulse_.begin_wait()) {}
+  WaitMark(const WaitMark&) = delete;
+  WaitMark& operator=(const WaitMark&) = delete;
+  ~WaitMark() { pulse_.end_wait(since_ns_); }
+
+ private:
+  Pulse& pulse_;
+  const std::uint64_t since_ns_;
 };
 
 // Records one operation, from construction to destruction.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "drun/error.h"
+#include "worker_lib/core/pulse.h"
 #include "worker_lib/core/requests.h"
 
 namespace drun {
@@ -12,6 +13,7 @@ Work::Work(std::shared_ptr<worker::Request> request) : request_(std::move(reques
 
 void Work::wait(Timeout timeout) const {
   if (!request_) return;
+  const worker::WaitMark mark;
   if (!timeout) {
     request_->wait();
   } else if (!request_->wait_for(*timeout)) {

@@ -45,14 +45,14 @@ void even_ranks(drun::ProcessGroup& world) {
 
 // Teams of those with the same color, the highest rank first. Each team's first rank tells.
 void teams(drun::ProcessGroup& world) {
-  const int colour = world.rank() % 3;
-  std::optional<drun::ProcessGroup> team = world.split(colour, /*key=*/-world.rank());
+  const int color = world.rank() % 3;
+  std::optional<drun::ProcessGroup> team = world.split(color, /*key=*/-world.rank());
   std::vector<int> members(static_cast<std::size_t>(team->size()));
   const std::vector<int> own{world.rank()};
   team->all_gather(own, members);
   if (team->rank() != 0) return;
   std::ostringstream line;
-  line << "team " << colour << " has ranks";
+  line << "team " << color << " has ranks";
   for (const int member : members) line << " " << member;
   print(line.str());
 }

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Mesh {
     virtual ~Message() = default;
     // Blocks until it is sent or received, and returns the other rank. Call at most once.
     virtual int wait(Deadline deadline) = 0;
+    // As Transfer::is_done.
+    virtual std::optional<bool> is_done() { return std::nullopt; }
   };
   using Started = std::unique_ptr<Message>;
 
@@ -38,6 +41,9 @@ class Mesh {
   virtual std::string name() const = 0;  // the transport: "tcp"
   virtual int rank() const = 0;
   virtual int size() const = 0;
+
+  // As in Exchange.
+  virtual std::size_t piece_bytes(std::size_t part_bytes) const;
 
   // The receiver's buffer must have room for the message; the message may be shorter.
   virtual Started send(int to, Slot slot, const void* data, std::size_t size_bytes) = 0;

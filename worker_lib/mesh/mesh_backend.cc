@@ -24,6 +24,10 @@ class MeshExchange final : public Exchange {
         hash_(hash),
         deadline_(deadline) {}
 
+  std::size_t piece_bytes(std::size_t part_bytes) const override {
+    return mesh_.piece_bytes(part_bytes);
+  }
+
  private:
   Handle start_send(int to, const void* data, std::size_t size_bytes) override {
     return started([&] { return mesh_.send(to, slot_for(size_bytes), data, size_bytes); });
@@ -102,6 +106,8 @@ class MeshBackend final : public Backend {
 };
 
 }  // namespace
+
+std::size_t Mesh::piece_bytes(std::size_t) const { return Exchange::kPieceBytes; }
 
 std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug) {
   return std::make_unique<MeshBackend>(std::move(mesh), is_debug);

@@ -59,7 +59,7 @@ std::string refusal_of_counts(const Call& call, int size) {
 
 // Rank of each member in MPI_COMM_WORLD, told over the store.
 std::vector<int> world_ranks(const BackendContext& context) {
-  initialise();
+  initialize();
   int mine = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &mine);
   if (context.size == 1) return {mine};
@@ -160,7 +160,7 @@ std::string MpiBackend::refusal(const Call& call) const {
   const std::string too_many = refusal_of_counts(call, size_);
   if (!too_many.empty()) return too_many;
   if (mpi_type(call.type) || is_moved_only) return "";
-  return "MPI knows no " + std::string(to_string(call.type)) + "; use shm+gloo";
+  return "MPI knows no " + std::string(to_string(call.type)) + "; use shm+tcp";
 }
 
 std::string MpiBackend::message_refusal(const ConstElements& data, bool, int) const {

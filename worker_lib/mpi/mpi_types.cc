@@ -21,7 +21,7 @@ void must(int code, const char* what, std::optional<int> peer) {
       std::string(what) + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
 }
 
-void initialise() {
+void initialize() {
   int is_done = 0;
   MPI_Initialized(&is_done);
   if (is_done == 0) {
@@ -38,7 +38,7 @@ void initialise() {
   MPI_Query_thread(&level);
   if (level < MPI_THREAD_MULTIPLE) {
     throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
-                         "MPI was initialised without MPI_THREAD_MULTIPLE, which the backend mpi "
+                         "MPI was initialized without MPI_THREAD_MULTIPLE, which the backend mpi "
                          "needs; use MPI_Init_thread, or leave it to drun");
   }
 }
@@ -94,7 +94,7 @@ MPI_Op mpi_op(ReduceOp op) {
 std::string refusal_of_count(std::size_t count) {
   if (count <= static_cast<std::size_t>(std::numeric_limits<int>::max())) return "";
   return "MPI takes at most 2^31 - 1 elements at once, not " + std::to_string(count) +
-         "; split the operation, or use shm+gloo";
+         "; split the operation, or use shm+tcp";
 }
 
 int to_int(std::size_t count) {

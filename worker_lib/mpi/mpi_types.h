@@ -16,7 +16,7 @@
 namespace drun::worker::mpi {
 
 // Initializes MPI with MPI_THREAD_MULTIPLE if the program has not, and then finalizes it at exit.
-void initialise();
+void initialize();
 
 // Throws System with MPI's text for the code, unless it is MPI_SUCCESS.
 void must(int code, const char* what, std::optional<int> peer = {});

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kAfterwards{30};
 constexpr std::chrono::milliseconds kClosingTime{1000};
 
-std::string text_of(const Awaited& awaited) {
+std::string awaited_text(const Awaited& awaited) {
   if (awaited.sequence != 0) return "collective number " + std::to_string(awaited.sequence);
   if (awaited.peer)
     return "the message between this rank and rank " + std::to_string(*awaited.peer);
@@ -51,7 +51,7 @@ std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> g
   nccl::Comm comm = nullptr;
   const nccl::Result said = line->api_.init_rank(&comm, seat.size, id, seat.rank, &config);
   line->comm_ = comm;
-  if (comm == nullptr) throw nccl_failure(said, nullptr, text_of(awaited));
+  if (comm == nullptr) throw nccl_failure(said, nullptr, awaited_text(awaited));
   line->settle(said, awaited);
   return line;
 }
@@ -167,7 +167,7 @@ void Communicator::need_open() const {
 }
 
 BackendFailure Communicator::failure(nccl::Result result, const Awaited& awaited) const {
-  BackendFailure failure = nccl_failure(result, comm_, text_of(awaited));
+  BackendFailure failure = nccl_failure(result, comm_, awaited_text(awaited));
   failure.peer = awaited.peer;
   return failure;
 }
@@ -183,12 +183,12 @@ void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
       if (rank && Clock::now() - began >= kAfterwards) {
         throw BackendFailure(Kind::PeerLost, rank,
                              "the process of rank " + std::to_string(*rank) + " has ended before " +
-                                 text_of(awaited) + " was done",
+                                 awaited_text(awaited) + " was done",
                              true);
       }
       if (Clock::now() >= awaited.deadline) {
         throw BackendFailure(Kind::Timeout, awaited.peer,
-                             text_of(awaited) +
+                             awaited_text(awaited) +
                                  " was not done in time; another rank is late, stuck or has made "
                                  "other calls");
       }

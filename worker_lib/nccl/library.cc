@@ -32,9 +32,10 @@ struct Wanted {
 
 constexpr Wanted kCuda{"the CUDA driver", "libcuda.so.1", "DRUN_CUDA_LIBRARY",
                        "there is no NVIDIA driver here, or DRUN_CUDA_LIBRARY should name its file"};
-constexpr Wanted kNccl{"NCCL", "libnccl.so.2", "DRUN_NCCL_LIBRARY",
-                       "install it, add its folder to LD_LIBRARY_PATH, or let DRUN_NCCL_LIBRARY "
-                       "name its file"};
+constexpr Wanted kNcclLibrary{
+    "NCCL", "libnccl.so.2", "DRUN_NCCL_LIBRARY",
+    "install it, add its folder to LD_LIBRARY_PATH, or let DRUN_NCCL_LIBRARY "
+    "name its file"};
 
 // Null if it is not loaded and `mode` forbids loading.
 void* open_library(const Wanted& wanted, int mode) {
@@ -92,7 +93,7 @@ std::string error_text(const cuda::Api& cuda, cuda::Result result) {
          ")";
 }
 
-int initialise(const cuda::Api& cuda) {
+int initialize(const cuda::Api& cuda) {
   assert(cuda.init != nullptr && cuda.device_get_count != nullptr);  // bound
   int count = 0;
   cuda::Result result = cuda.init(0);
@@ -111,7 +112,7 @@ const cuda::Api& need_cuda() {
   Libraries& the = libraries();
   const std::lock_guard lock(the.mutex);
   if (!the.cuda) the.cuda = bind_all<cuda::Api>(kCuda, open_library(kCuda, 0), kCudaSymbols);
-  if (the.gpus == 0) the.gpus = initialise(*the.cuda);
+  if (the.gpus == 0) the.gpus = initialize(*the.cuda);
   return *the.cuda;
 }
 
@@ -139,10 +140,10 @@ const nccl::Api& need_nccl() {
   Libraries& the = libraries();
   const std::lock_guard lock(the.mutex);
   if (the.nccl) return *the.nccl;
-  const auto api = bind_all<nccl::Api>(kNccl, open_library(kNccl, 0), kNcclSymbols);
+  const auto api = bind_all<nccl::Api>(kNcclLibrary, open_library(kNcclLibrary, 0), kNcclSymbols);
   int version = 0;
   if (api.get_version(&version) != nccl::kSuccess || version < nccl::kOldestVersion) {
-    throw unusable(kNccl.text() + " is version " + version_text(version) + "; " +
+    throw unusable(kNcclLibrary.text() + " is version " + version_text(version) + "; " +
                    version_text(nccl::kOldestVersion) + " or later is needed");
   }
   the.nccl_version = version;

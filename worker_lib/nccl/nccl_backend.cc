@@ -149,7 +149,7 @@ class NcclBackend final : public Backend {
     if (!gpu) gpu = gpu_of(loaded_cuda(), memory);
     if (!gpu) {
       return "nccl works on memory of a GPU, not of the host; shm and gloo can, and "
-             "cpu:shm+gloo,cuda:nccl does both";
+             "cpu:shm+tcp,cuda:nccl does both";
     }
     if (*gpu < 0 || *gpu >= gpu_count()) {
       return "there is no GPU " + std::to_string(*gpu) + ": this process sees " +

@@ -12,6 +12,9 @@
 namespace drun::worker {
 namespace {
 
+// Up to here one exchange between the leaders takes less time than one more step within the nodes.
+constexpr std::size_t kRailBytes = std::size_t{64} << 10;
+
 // A backend of some of the group's ranks.
 struct Member {
   std::unique_ptr<Backend> backend;
@@ -52,15 +55,18 @@ class NodeBackend final : public Backend {
       : layout_(context.node_of), rank_(context.rank), is_debug_(context.is_debug) {
     all_ = connect_some(context, first_ranks(context.size), "all", "all ranks", across);
     const int node = layout_.node_of(rank_);
-    const std::vector<int>& neighbours = layout_.ranks_of(node);
+    const std::vector<int>& neighbors = layout_.ranks_of(node);
     BackendContext within = context;
     within.is_lookout = false;  // the one of all ranks sees them all
-    if (neighbours.size() > 1) {
+    if (neighbors.size() > 1) {
       const std::string name = "node" + std::to_string(node);
-      node_ = connect_some(within, neighbours, name, "the ranks of one node", local);
+      node_ = connect_some(within, neighbors, name, "the ranks of one node", local);
     }
-    if (is_leader()) {
-      leaders_ = connect_some(within, layout_.leaders(), "leaders", "the nodes' leaders", across);
+    if (is_leader() || layout_.is_uniform()) {
+      const int on_node = layout_.local_rank_of(rank_);
+      rail_ = connect_some(within, layout_.rail(on_node), "rail" + std::to_string(on_node),
+                           on_node == 0 ? "the nodes' leaders" : "the ranks with one local rank",
+                           across);
     }
   }
 
@@ -72,9 +78,9 @@ class NodeBackend final : public Backend {
 
   void run(const Call& call, const Turn& turn) override {
     if (is_debug_) agree(call, turn);
+    if (call.operation == Operation::Barrier) return barrier(call, turn);
+    if (layout_.is_uniform() && run_on_rails(call, turn)) return;
     switch (call.operation) {
-      case Operation::Barrier:
-        return barrier(call, turn);
       case Operation::Broadcast:
         return broadcast(call, turn);
       case Operation::AllReduce:
@@ -103,14 +109,14 @@ class NodeBackend final : public Backend {
   }
   bool keeps_deadlines() const override {
     bool keeps = true;
-    for (const Member* member : {&all_, &node_, &leaders_}) {
+    for (const Member* member : {&all_, &node_, &rail_}) {
       if (member->backend) keeps = keeps && member->backend->keeps_deadlines();
     }
     return keeps;
   }
   std::vector<Lifeline> lifelines() const override {
     std::vector<Lifeline> lines;
-    for (const Member* member : {&all_, &node_, &leaders_}) {
+    for (const Member* member : {&all_, &node_, &rail_}) {
       if (!member->backend) continue;
       for (Lifeline line : member->backend->lifelines()) {
         line.rank = member->ranks[static_cast<std::size_t>(line.rank)];
@@ -140,15 +146,16 @@ class NodeBackend final : public Backend {
 
   std::vector<Member*> members() {
     std::vector<Member*> all;
-    for (Member* member : {&all_, &node_, &leaders_}) {
+    for (Member* member : {&all_, &node_, &rail_}) {
       if (member->backend) all.push_back(member);
     }
     return all;
   }
 
-  // A backend runs at most two collectives for one of the group's.
-  static Turn numbered(const Turn& turn, std::uint32_t which) {
-    return {2 * turn.sequence + which, turn.deadline};
+  // A backend runs at most two collectives, or one for each node, for one of the group's.
+  Turn numbered(const Turn& turn, std::uint32_t which) const {
+    const auto most = static_cast<std::uint32_t>(layout_.nodes() + 2);
+    return {most * turn.sequence + which, turn.deadline};
   }
   // Where this rank takes no part in the backend: nothing.
   void in(const Member& member, const Call& call, const Turn& turn, std::uint32_t which) const {
@@ -190,8 +197,276 @@ class NodeBackend final : public Backend {
 
   void barrier(const Call& call, const Turn& turn) const {
     in(node_, call, turn, 0);
-    in(leaders_, call, turn, 0);
+    if (is_leader()) in(rail_, call, turn, 0);
     in(node_, call, turn, 1);
+  }
+
+  // --- Rails: each rank works on its share of the data, with the ranks of the same local rank on
+  // the other nodes. All connections between the nodes are busy, and all ranks reduce.
+
+  // False if the leaders are faster, or the counts of other ranks are needed and unknown.
+  bool run_on_rails(const Call& call, const Turn& turn) const {
+    const bool is_large = bytes_of(call) >= kRailBytes;
+    const bool is_in_blocks = layout_.is_contiguous();
+    switch (call.operation) {
+      case Operation::AllReduce:
+        return is_large && (rails_all_reduce(call, turn), true);
+      case Operation::Broadcast:
+        return is_large && (rails_broadcast(call, turn), true);
+      case Operation::Reduce:
+        return is_large && (rails_reduce(call, turn), true);
+      case Operation::ReduceScatter:
+        return is_in_blocks && (rails_reduce_scatter(call, turn), true);
+      case Operation::AllGather:
+        return is_in_blocks && total_bytes(call) >= kRailBytes &&
+               (rails_all_gather(call, turn), true);
+      case Operation::Gather:
+        return is_in_blocks && !call.is_uneven && (rails_gather(call, turn), true);
+      case Operation::Scatter:
+        return is_in_blocks && !call.is_uneven && (rails_scatter(call, turn), true);
+      case Operation::AllToAll:
+        return is_in_blocks && !call.is_uneven && (rails_all_to_all(call, turn), true);
+      case Operation::Barrier:
+        break;
+    }
+    return false;
+  }
+
+  std::size_t total_bytes(const Call& call) const {
+    return Parts(call.counts_out, call.count, size_bytes(call.type), layout_.size()).total_bytes();
+  }
+  std::size_t locals() const { return node_.ranks.size(); }
+  std::size_t local_rank() const { return static_cast<std::size_t>(layout_.local_rank_of(rank_)); }
+  std::size_t nodes() const { return static_cast<std::size_t>(layout_.nodes()); }
+
+  // The elements that each rank of a node works on.
+  std::vector<std::size_t> shares_of(std::size_t count) const {
+    std::vector<std::size_t> shares(locals(), count / locals());
+    for (std::size_t i = 0; i < count % locals(); ++i) ++shares[i];
+    return shares;
+  }
+  static std::vector<char> memory_for(std::size_t count, DataType type) {
+    return std::vector<char>(count * size_bytes(type));
+  }
+
+  // This rank's share of the node's sum.
+  std::vector<char> reduce_share(const Call& call, const void* input,
+                                 const std::vector<std::size_t>& shares, const Turn& turn) const {
+    std::vector<char> share = memory_for(shares[local_rank()], call.type);
+    in(node_,
+       {.operation = Operation::ReduceScatter,
+        .type = call.type,
+        .op = adding(call.op),
+        .input = input,
+        .output = share.data(),
+        .count = shares[local_rank()],
+        .counts_in = shares.data(),
+        .is_uneven = true},
+       turn, 0);
+    return share;
+  }
+  void gather_shares(const Call& call, const void* share, const std::vector<std::size_t>& shares,
+                     const Turn& turn) const {
+    in(node_,
+       {.operation = Operation::AllGather,
+        .type = call.type,
+        .input = share,
+        .output = call.output,
+        .count = shares[local_rank()],
+        .counts_out = shares.data(),
+        .is_uneven = true},
+       turn, 1);
+  }
+
+  void rails_all_reduce(const Call& call, const Turn& turn) const {
+    const std::vector<std::size_t> shares = shares_of(call.count);
+    std::vector<char> share = reduce_share(call, call.output, shares, turn);
+    Call rail = call;
+    rail.op = adding(call.op);
+    rail.input = rail.output = share.data();
+    rail.count = shares[local_rank()];
+    in(rail_, rail, turn, 0);
+    finish_average(rail, call.op, share.data());
+    gather_shares(call, share.data(), shares, turn);
+  }
+
+  void rails_broadcast(Call call, const Turn& turn) const {
+    const std::vector<std::size_t> shares = shares_of(call.count);
+    const bool is_here = is_on_roots_node(call);
+    const int root = call.root;
+    call.root = layout_.local_rank_of(root);
+    if (is_here) in(node_, call, turn, 0);
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < local_rank(); ++i) before += shares[i] * size_bytes(call.type);
+    std::vector<char> share = memory_for(is_here ? 0 : shares[local_rank()], call.type);
+    Call rail = call;
+    rail.root = layout_.node_of(root);
+    rail.input = rail.output = is_here ? static_cast<char*>(call.output) + before : share.data();
+    rail.count = shares[local_rank()];
+    in(rail_, rail, turn, 0);
+    if (!is_here) gather_shares(call, share.data(), shares, turn);
+  }
+
+  void rails_reduce(const Call& call, const Turn& turn) const {
+    const std::vector<std::size_t> shares = shares_of(call.count);
+    std::vector<char> share = reduce_share(call, call.input, shares, turn);
+    Call rail = call;
+    rail.op = adding(call.op);
+    rail.root = root_node(call);
+    rail.input = share.data();
+    rail.output = is_on_roots_node(call) ? share.data() : nullptr;
+    rail.count = shares[local_rank()];
+    in(rail_, rail, turn, 0);
+    if (!is_on_roots_node(call)) return;
+    const bool is_root = rank_ == call.root;
+    in(node_,
+       {.operation = Operation::Gather,
+        .type = call.type,
+        .root = layout_.local_rank_of(call.root),
+        .input = share.data(),
+        .output = is_root ? call.output : nullptr,
+        .count = shares[local_rank()],
+        .counts_out = is_root ? shares.data() : nullptr,
+        .is_uneven = true},
+       turn, 1);
+    if (is_root) finish_average(call, call.op, call.output);
+  }
+
+  // Within each node for the ranks of one node after the other, then along the rails.
+  void rails_reduce_scatter(const Call& call, const Turn& turn) const {
+    const std::size_t element = size_bytes(call.type);
+    const Parts parts(call.counts_in, call.count, element, layout_.size());
+    std::vector<std::size_t> along;  // the part of this local rank on each node
+    std::size_t total = 0;
+    for (const int rank : rail_.ranks) {
+      along.push_back(parts.size_bytes(rank) / element);
+      total += along.back();
+    }
+    std::vector<char> partial = memory_for(total, call.type);
+    std::size_t done = 0;
+    for (std::size_t node = 0; node < nodes(); ++node) {
+      const std::vector<std::size_t> counts = counts_on(node, parts, element);
+      in(node_,
+         {.operation = Operation::ReduceScatter,
+          .type = call.type,
+          .op = adding(call.op),
+          .input = static_cast<const char*>(call.input) + parts.offset(first_on(node)),
+          .output = partial.data() + done,
+          .count = along[node],
+          .counts_in = counts.data(),
+          .is_uneven = true},
+         turn, static_cast<std::uint32_t>(node));
+      done += along[node] * element;
+    }
+    Call rail = call;
+    rail.op = adding(call.op);
+    rail.input = partial.data();
+    rail.count = along[static_cast<std::size_t>(layout_.node_of(rank_))];
+    rail.counts_in = along.data();
+    rail.is_uneven = true;
+    in(rail_, rail, turn, 0);
+    finish_average(rail, call.op, call.output);
+  }
+
+  // Along the rails, then within each node for the ranks of one node after the other.
+  void rails_all_gather(const Call& call, const Turn& turn) const {
+    const std::size_t element = size_bytes(call.type);
+    const Parts parts(call.counts_out, call.count, element, layout_.size());
+    std::vector<std::size_t> along;
+    std::size_t total = 0;
+    for (const int rank : rail_.ranks) {
+      along.push_back(parts.size_bytes(rank) / element);
+      total += along.back();
+    }
+    std::vector<char> gathered = memory_for(total, call.type);
+    Call rail = call;
+    rail.output = gathered.data();
+    rail.counts_out = call.is_uneven ? along.data() : nullptr;
+    in(rail_, rail, turn, 0);
+    std::size_t done = 0;
+    for (std::size_t node = 0; node < nodes(); ++node) {
+      const std::vector<std::size_t> counts = counts_on(node, parts, element);
+      in(node_,
+         {.operation = Operation::AllGather,
+          .type = call.type,
+          .input = gathered.data() + done,
+          .output = static_cast<char*>(call.output) + parts.offset(first_on(node)),
+          .count = along[node],
+          .counts_out = counts.data(),
+          .is_uneven = true},
+         turn, static_cast<std::uint32_t>(node));
+      done += along[node] * element;
+    }
+  }
+  int first_on(std::size_t node) const { return layout_.ranks_of(static_cast<int>(node)).front(); }
+  std::vector<std::size_t> counts_on(std::size_t node, const Parts& parts,
+                                     std::size_t element) const {
+    std::vector<std::size_t> counts;
+    for (const int rank : layout_.ranks_of(static_cast<int>(node)))
+      counts.push_back(parts.size_bytes(rank) / element);
+    return counts;
+  }
+
+  // To the ranks with the root's local rank, and from them to the root.
+  void rails_gather(const Call& call, const Turn& turn) const {
+    const bool is_on_rail = layout_.local_rank_of(rank_) == layout_.local_rank_of(call.root);
+    std::vector<char> block = memory_for(is_on_rail ? locals() * call.count : 0, call.type);
+    Call within = call;
+    within.root = layout_.local_rank_of(call.root);
+    within.output = is_on_rail ? block.data() : nullptr;
+    in(node_, within, turn, 0);
+    if (!is_on_rail) return;
+    Call rail = call;
+    rail.root = root_node(call);
+    rail.input = block.data();
+    rail.count = locals() * call.count;
+    in(rail_, rail, turn, 0);
+  }
+  void rails_scatter(const Call& call, const Turn& turn) const {
+    const bool is_on_rail = layout_.local_rank_of(rank_) == layout_.local_rank_of(call.root);
+    std::vector<char> block = memory_for(is_on_rail ? locals() * call.count : 0, call.type);
+    if (is_on_rail) {
+      Call rail = call;
+      rail.root = root_node(call);
+      rail.output = block.data();
+      rail.count = locals() * call.count;
+      in(rail_, rail, turn, 0);
+    }
+    Call within = call;
+    within.root = layout_.local_rank_of(call.root);
+    within.input = is_on_rail ? block.data() : nullptr;
+    in(node_, within, turn, 0);
+  }
+
+  // Each rank gets, for its whole node, what the ranks of its rail send there, and hands it to its
+  // neighbors.
+  void rails_all_to_all(const Call& call, const Turn& turn) const {
+    const std::size_t part = bytes_of(call);
+    std::vector<char> arrived(static_cast<std::size_t>(layout_.size()) * part);
+    std::vector<char> sorted(arrived.size());
+    Call rail = call;
+    rail.output = arrived.data();
+    rail.count = locals() * call.count;
+    in(rail_, rail, turn, 0);
+    for (std::size_t node = 0; node < nodes(); ++node)
+      for (std::size_t to = 0; to < locals(); ++to)
+        copy(&sorted[(to * nodes() + node) * part], &arrived[(node * locals() + to) * part], part);
+    Call within = call;
+    within.input = sorted.data();
+    within.output = arrived.data();
+    within.count = nodes() * call.count;
+    in(node_, within, turn, 0);
+    char* const output = static_cast<char*>(call.output);
+    for (std::size_t from = 0; from < locals(); ++from)
+      for (std::size_t node = 0; node < nodes(); ++node)
+        copy(output + (node * locals() + from) * part, &arrived[(from * nodes() + node) * part],
+             part);
+  }
+
+  // --- Leaders: one rank of each node exchanges all of the node's data
+
+  void in_leaders(const Call& call, const Turn& turn) const {
+    if (is_leader()) in(rail_, call, turn, 0);
   }
 
   // The root's node has it from the root, the others from their leaders.
@@ -201,7 +476,7 @@ class NodeBackend final : public Backend {
     call.root = layout_.local_rank_of(root);
     if (is_here) in(node_, call, turn, 0);
     call.root = layout_.node_of(root);
-    in(leaders_, call, turn, 0);
+    in_leaders(call, turn);
     call.root = 0;
     if (!is_here) in(node_, call, turn, 0);
   }
@@ -221,8 +496,8 @@ class NodeBackend final : public Backend {
     if (is_leader()) {
       Call among_leaders = call;
       among_leaders.op = adding(call.op);
-      in(leaders_, among_leaders, turn, 0);
-      finish_average(call, call.output);
+      in_leaders(among_leaders, turn);
+      finish_average(call, call.op, call.output);
     }
     call.operation = Operation::Broadcast;
     call.root = 0;
@@ -240,9 +515,9 @@ class NodeBackend final : public Backend {
     among_leaders.root = root_node(call);
     among_leaders.input = sum;
     among_leaders.output = is_on_roots_node(call) ? sum : nullptr;
-    in(leaders_, among_leaders, turn, 0);
+    in_leaders(among_leaders, turn);
     if (is_on_roots_node(call) && !root_leads) hand_to_root(call, sum, turn);
-    if (is_root) finish_average(call, call.output);
+    if (is_root) finish_average(call, call.op, call.output);
   }
 
   // From the leader of the root's node: a scatter in which the others get nothing.
@@ -280,7 +555,7 @@ class NodeBackend final : public Backend {
       gather_in_node(call, parts, gathered.data(), turn);
       among_leaders.input = gathered.data();
     }
-    in(leaders_, among_leaders, turn, 0);
+    in_leaders(among_leaders, turn);
     in(node_,
        {.operation = Operation::Broadcast,
         .type = call.type,
@@ -307,16 +582,17 @@ class NodeBackend final : public Backend {
     std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(to));
   }
   static ReduceOp adding(ReduceOp op) { return op == ReduceOp::Avg ? ReduceOp::Sum : op; }
-  void finish_average(const Call& call, void* data) const {
-    if (call.op == ReduceOp::Avg) divide(data, call.type, call.count, layout_.size());
+  // `op`: of the whole operation, of which `call` may be a part.
+  void finish_average(const Call& call, ReduceOp op, void* data) const {
+    if (op == ReduceOp::Avg) divide(data, call.type, call.count, layout_.size());
   }
 
   const NodeLayout layout_;
   const int rank_;
   const bool is_debug_;
   Member all_;
-  Member node_;     // none: this rank is alone on its node
-  Member leaders_;  // none: this rank is no leader
+  Member node_;  // none: this rank is alone on its node
+  Member rail_;  // the ranks with this local rank; none: this rank has no peer on some node
 };
 
 }  // namespace

@@ -32,10 +32,18 @@ class NodeLayout {
   const std::vector<int>& ranks_of(int node) const {
     return ranks_of_[static_cast<std::size_t>(node)];
   }
-  std::vector<int> leaders() const {
+  // The ranks with that local rank, by node. Requires that every node has one.
+  std::vector<int> rail(int local_rank) const {
     std::vector<int> all;
-    for (const std::vector<int>& ranks : ranks_of_) all.push_back(ranks.front());
+    for (const std::vector<int>& ranks : ranks_of_)
+      all.push_back(ranks[static_cast<std::size_t>(local_rank)]);
     return all;
+  }
+  // Whether all nodes have the same number of ranks.
+  bool is_uniform() const {
+    return std::all_of(ranks_of_.begin(), ranks_of_.end(), [&](const std::vector<int>& ranks) {
+      return ranks.size() == ranks_of_.front().size();
+    });
   }
   // Whether the ranks of each node are consecutive.
   bool is_contiguous() const { return std::is_sorted(node_of_.begin(), node_of_.end()); }
@@ -46,14 +54,16 @@ class NodeLayout {
   std::vector<std::vector<int>> ranks_of_;
 };
 
-// --- One backend made of two: one within each node, and one between the nodes' leaders
+// --- One backend made of two: one within each node, and one between the nodes
 //
-//     all_reduce:   reduced in each node -> over the leaders -> shared in each node
+//     large all_reduce:  reduce_scatter in each node -> all_reduce along the rails -> all_gather
+//     small all_reduce:  reduce in each node -> all_reduce of the leaders -> broadcast
 //
-// A node's leader is its lowest rank. These operations run within the nodes first: barrier,
-// broadcast, all_reduce, reduce, and all_gather if the ranks of each node are adjacent. All other
-// collectives, and all messages (a message can come from any node), use the `across` backend of all
-// ranks.
+// A rail consists of the ranks with one local rank, and the leaders are the first rail. If all
+// nodes have equally many ranks, all rails work at the same time on equal shares; otherwise, and
+// for small data, only the leaders. Operations whose parts have to be contiguous for each node need
+// nodes with adjacent ranks. Other operations, gather_v, scatter_v and all_to_all_v, and all
+// messages (a message can come from any node), use the `across` backend of all ranks.
 //
 // Result:  the same bits on all ranks.
 // Errors:  the backends' BackendFailure, with ranks of this group and the part that failed. With
@@ -63,8 +73,8 @@ class NodeLayout {
 // Store:   each backend has a separate prefix.
 
 // On one node: only `local`. With one rank per node: only `across`. Otherwise each rank connects
-// `across` for all ranks, `local` for those of its node if there are others, and `across` for the
-// leaders if it is one.
+// `across` for all ranks, `local` for those of its node if there are others, and `across` for its
+// rail.
 std::unique_ptr<Backend> connect_by_node(const BackendContext& context, const BackendFactory& local,
                                          const BackendFactory& across);
 

@@ -46,6 +46,14 @@ CoreMask own_cores() {
   return cores;
 }
 
+CoreMask online_cores() {
+  CoreMask cores{};
+  const auto count = static_cast<std::size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  for (std::size_t i = 0; i < std::min(count, kMostCores); ++i)
+    cores[i / 64] |= std::uint64_t{1} << i % 64;
+  return cores;
+}
+
 int count_cores(const CoreMask& cores) {
   int count = 0;
   for (const std::uint64_t word : cores) count += std::popcount(word);

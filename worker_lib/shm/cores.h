@@ -18,6 +18,8 @@ using CoreMask = std::array<std::uint64_t, kMostCores / 64>;
 
 // The cores to which this process is bound; empty if the system does not report them.
 CoreMask own_cores();
+// As many cores as the machine has online, numbered from 0. Its processes may be bound to some.
+CoreMask online_cores();
 int count_cores(const CoreMask& cores);
 CoreMask operator|(const CoreMask& left, const CoreMask& right);
 

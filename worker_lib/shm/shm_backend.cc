@@ -80,7 +80,7 @@ Parts connect_parts(const BackendContext& context) {
   const std::vector<int>& nodes = context.node_of;
   if (std::any_of(nodes.begin(), nodes.end(), [&](int node) { return node != nodes.front(); })) {
     throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
-                         "shm is for ranks of one node; choose shm+gloo or gloo");
+                         "shm is for ranks of one node; choose shm+tcp or tcp");
   }
   const std::size_t bytes = Layout(context.size).size_bytes();
   Connection connection = connect_ranks(context, bytes);

@@ -85,7 +85,7 @@ namespace {
 
 using Overlay = std::map<std::string, std::string, std::less<>>;
 
-Error unusable(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
+Error unusable_options(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
 Lookup laid_over(const Overlay& overlay, const Lookup& environment) {
   return [&overlay, &environment](std::string_view name) -> std::optional<std::string> {
@@ -147,11 +147,12 @@ Result<Identity> find_identity(const InitOptions& options, const InitMethod& met
   const Overlay store = explicit_store(options, method, environment);
   if (rank.size() == 2) return named_by_caller(rank, store, environment, ancestor);
   if (rank.size() == 1) {
-    return unusable("rank and world_size belong together: init_process_group was given only " +
-                    std::string(rank.count("RANK") > 0 ? "rank" : "world_size"));
+    return unusable_options(
+        "rank and world_size belong together: init_process_group was given only " +
+        std::string(rank.count("RANK") > 0 ? "rank" : "world_size"));
   }
   if (options.store)
-    return unusable("a store that you pass needs rank and world_size in InitOptions");
+    return unusable_options("a store that you pass needs rank and world_size in InitOptions");
   Result<Identity> told = identify(laid_over(store, environment), ancestor);
   if (told || store.empty()) return told;
   return with_context(told.error(), "init_method \"" + options.init_method +
@@ -167,8 +168,8 @@ Result<InitPlan> plan_init(const InitOptions& options, const Lookup& environment
   const Result<InitMethod> method = parse_init_method(method_text);
   if (!method) return method.error();
   if (options.timeout.count() <= 0) {
-    return unusable("InitOptions::timeout of " + std::to_string(options.timeout.count()) +
-                    " ms leaves no time; give at least 1 ms");
+    return unusable_options("InitOptions::timeout of " + std::to_string(options.timeout.count()) +
+                            " ms leaves no time; give at least 1 ms");
   }
   const Result<Identity> identity = find_identity(options, *method, environment, ancestor);
   if (!identity) return identity.error();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -36,11 +37,16 @@ class Engine {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Whether large messages to some ranks use several connections. The same on all ranks.
+  bool has_lanes() const { return has_lanes_; }
 
   void start(Send& send);
   void start(Receive& receive);
   void wait(Send& send, Deadline deadline);
   int wait(Receive& receive, Deadline deadline);
+  // Whether wait() would return or throw at once. Handles pending events.
+  bool would_end(const Send& send);
+  bool would_end(const Receive& receive);
   void give_up(Send& send) noexcept;
   void give_up(Receive& receive) noexcept;
   void abort() noexcept;
@@ -56,19 +62,30 @@ class Engine {
     HelloBytes head{};
     std::size_t head_bytes = 0;  // of the hello, or of a frame's head
     std::size_t left_bytes = 0;  // of a payload
-    // The destination of the payload; if both are null, it is dropped.
+    // The message of the payload; if both are null, it is dropped.
     Receive* receive = nullptr;
     std::shared_ptr<Arrival> arrival{};
+    char* to = nullptr;  // where the rest of the payload goes
+  };
+  // One outgoing connection.
+  struct Lane {
+    Outbox out{};
+    bool waits_to_write = false;
   };
   struct Peer {
     std::optional<Place> place{};
-    Outbox out{};
-    bool waits_to_write = false;
-    std::size_t ahead_bytes = 0;       // of its window that are in use
-    std::size_t uncredited_bytes = 0;  // not yet returned as credit
-    std::size_t held_bytes = 0;        // of this rank's window: sent, not received yet
-    bool has_called = false;           // it has, or had, a connection to this rank
-    bool is_over = false;              // it sends nothing more
+    std::array<Lane, kMostLanes> lanes{};
+    std::size_t lane_count = 1;  // to be used for large messages
+
+    Outbox& out() { return lanes[0].out; }
+    const Outbox& out() const { return lanes[0].out; }
+    std::size_t ahead_bytes = 0;                // of its window that are in use
+    std::size_t uncredited_bytes = 0;           // not yet returned as credit
+    std::size_t held_bytes = 0;                 // of this rank's window: sent, not received yet
+    std::array<bool, kMostLanes> has_called{};  // it has, or had, this connection to this rank
+    int open_count = 0;                         // of its connections
+    std::uint32_t in_id = 0;                    // of the first one
+    bool is_over = false;                       // it sends nothing more
     bool is_told_lost = false;
     std::optional<Deadline> over_at{};
     std::string why{};
@@ -77,17 +94,18 @@ class Engine {
   // The destination of a granted message.
   struct Granted {
     Receive* receive = nullptr;  // null: abandoned
+    std::size_t size_bytes = 0;
     std::size_t left_bytes = 0;
   };
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   void find(int rank, Deadline deadline);
-  void call(int rank);
+  void call(int rank, std::size_t lane = 0);
   void watch(int fd, std::uint32_t events, std::uint64_t token, bool is_new) const;
 
   // Out.
   void push_first(int rank, const Frame& frame);
-  void flush(int rank);
+  void flush(int rank, std::size_t lane = 0);
   void end_out(int rank, const std::string& why);
   void credit(int rank, std::size_t size_bytes);
 
@@ -111,7 +129,10 @@ class Engine {
 
   // Waiting.
   template <typename IsOver>
-  void drive(IsOver&& is_over, Deadline deadline);
+  void drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline);
+  template <typename Message>
+  bool poll(const Message& message);
+  void yield_core(std::unique_lock<std::mutex>& lock);
   void look(int timeout_ms, std::unique_lock<std::mutex>& lock);
   void handle(const epoll_event& event);
   void end_late_peers();
@@ -125,7 +146,8 @@ class Engine {
   const int rank_;
   const int size_;
   const std::shared_ptr<KeyStore> store_;
-  bool can_look_ = false;
+  bool has_lanes_ = false;
+  bool has_core_ = false;  // the ranks of this node have a core each
   UniqueFd epoll_;
   UniqueFd bell_;
   Listening listener_;
@@ -135,6 +157,7 @@ class Engine {
   std::condition_variable changed_;
   bool is_driven_ = false;
   int waiting_ = 0;
+  std::chrono::microseconds spin_time_{20};  // adapts; see yield_core()
   bool is_aborted_ = false;
   std::vector<Peer> peers_;
   int ending_ = 0;  // of them: over_at
@@ -145,7 +168,8 @@ class Engine {
   std::uint64_t next_number_ = 0;
   std::unordered_map<std::uint64_t, Send*> asked_;  // null: abandoned
   std::unordered_map<int, std::unordered_map<std::uint64_t, Granted>> granted_;
-  std::vector<char> buffer_ = std::vector<char>(std::size_t{128} << 10);
+  // Small, since it is copied once more: for heads and short messages.
+  std::vector<char> buffer_ = std::vector<char>(std::size_t{8} << 10);
 };
 
 }  // namespace drun::worker::tcp

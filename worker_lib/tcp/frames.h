@@ -3,6 +3,8 @@
 // Connections:  each carries bytes in one direction only. A rank opens one to another rank when it
 //               first sends something to it or waits for something from it: the end of a connection
 //               shows that the process has ended.
+// Lanes:        a pair of ranks on different nodes divides large messages among up to kMostLanes
+//               connections in each direction. Only Data leaves on those other than the first.
 // Begin:        a Hello of kHelloBytes, with the key of the called rank, which that rank has
 //               published in the store, and the caller's own address. Callers without the key are
 //               disconnected.
@@ -11,7 +13,8 @@
 //   Eager   slot, size; payload   a message of at most kEagerBytes
 //   Ask     slot, size, number    announces a larger message, or one beyond the window
 //   Grant   number                the answer to Ask when a receiver is waiting
-//   Data    number, size; payload a part of a granted message, in order, at most kPartBytes
+//   Data    number, slot, size;   a part of a granted message, at most kPartBytes; the slot is its
+//           payload               offset
 //   Credit  size                  the receiver has freed this much of the window
 //
 // Window:       Eager messages without a receiver occupy memory of the receiving rank: at most
@@ -33,6 +36,9 @@ inline constexpr std::size_t kMostAddressBytes = 64;
 inline constexpr std::size_t kHeadBytes = 32;
 inline constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMostLanes = 4;
+// Larger messages to another node are divided among all lanes.
+inline constexpr std::size_t kLeastLaneBytes = 2 * kPartBytes;
 inline constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
 // A receiver returns credit in pieces of at least this size.
 inline constexpr std::size_t kCreditBytes = kWindowBytes / 4;
@@ -57,6 +63,7 @@ struct Hello {
   std::uint32_t rank = 0;  // the caller
   std::uint32_t size = 0;  // of the group
   Place place{};           // of the caller
+  std::uint32_t lane = 0;
   bool operator==(const Hello&) const = default;
 };
 

@@ -13,6 +13,9 @@ namespace drun::worker::tcp {
 namespace {
 
 constexpr std::size_t kMostPieces = 32;
+// One call writes at most about this much, so that a rank that sends and receives alternates while
+// the data is in its cache.
+constexpr std::size_t kMostPerCall = std::size_t{256} << 10;
 
 }  // namespace
 
@@ -59,8 +62,10 @@ void Outbox::push_ask(Send& send) {
 // The next one follows when this one has left, behind what was pushed meanwhile.
 void Outbox::push_part(Send& send) {
   const std::size_t size_bytes = std::min(kPartBytes, send.size_bytes - send.queued_bytes);
-  Outgoing part =
-      with_head({.kind = Frame::Kind::Data, .number = send.number, .size_bytes = size_bytes});
+  Outgoing part = with_head({.kind = Frame::Kind::Data,
+                             .slot = send.queued_bytes,
+                             .number = send.number,
+                             .size_bytes = size_bytes});
   part.data = send.data + send.queued_bytes;
   part.size_bytes = size_bytes;
   part.send = &send;
@@ -78,14 +83,19 @@ std::optional<std::string> Outbox::flush() {
   while (road_ == Road::Open && !queue_.empty()) {
     std::array<iovec, kMostPieces> pieces{};
     std::size_t count = 0;
+    std::size_t total = 0;
     for (Outgoing& frame : queue_) {
       if (count + 2 > pieces.size()) break;
       const std::size_t of_head = std::min(frame.done_bytes, frame.head_bytes);
       const std::size_t of_data = frame.done_bytes - of_head;
       if (of_head < frame.head_bytes)
         pieces[count++] = {frame.head.data() + of_head, frame.head_bytes - of_head};
-      if (of_data < frame.size_bytes)
-        pieces[count++] = {const_cast<char*>(frame.data) + of_data, frame.size_bytes - of_data};
+      if (of_data < frame.size_bytes) {
+        const std::size_t bytes = std::min(frame.size_bytes - of_data, kMostPerCall - total);
+        pieces[count++] = {const_cast<char*>(frame.data) + of_data, bytes};
+        total += bytes;
+      }
+      if (total == kMostPerCall) break;
     }
     msghdr message{};
     message.msg_iov = pieces.data();
@@ -107,12 +117,11 @@ bool Outbox::take_written(std::size_t bytes) {
     bytes -= taken;
     if (frame.done_bytes < frame.total_bytes()) return false;
     Send* const send = frame.send;
+    if (send != nullptr) send->sent_bytes += frame.size_bytes;
     queue_.pop_front();
     if (send == nullptr) continue;
-    if (send->queued_bytes == send->size_bytes)
-      send->is_done = true;
-    else
-      push_part(*send);
+    send->is_done = send->sent_bytes == send->size_bytes;
+    if (send->queued_bytes < send->size_bytes) push_part(*send);
   }
   return true;
 }

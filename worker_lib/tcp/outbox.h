@@ -1,4 +1,4 @@
-// edge. The outgoing side of a pair of ranks: a connection and its queue of frames.
+// edge. An outgoing connection to another rank, and its queue of frames.
 //
 // Order:   Eager and Ask frames leave in the order they were pushed in, since messages of one slot
 //          must arrive in order. Grants and Credits precede frames that have not begun. Parts of
@@ -27,8 +27,9 @@ struct Send {
   std::size_t size_bytes = 0;
   std::uint64_t number = 0;  // of an announced message
   bool is_asked = false;
-  std::size_t queued_bytes = 0;  // of a granted message
-  bool is_done = false;          // the kernel has all of it
+  std::size_t queued_bytes = 0;  // of a granted message, in all lanes
+  std::size_t sent_bytes = 0;
+  bool is_done = false;  // the kernel has all of it
 };
 
 class Outbox {
@@ -48,8 +49,8 @@ class Outbox {
 
   void push_eager(Send& send);
   void push_ask(Send& send);
-  void push_part(
-      Send& send);  // the first part of a granted message; further parts follow automatically
+  // The next part of a granted message; further parts follow automatically.
+  void push_part(Send& send);
   void push_first(const Frame& frame);
 
   // Writes as much as the kernel accepts. If the connection has ended, returns the reason.

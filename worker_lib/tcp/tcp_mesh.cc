@@ -25,6 +25,7 @@ class TcpMesh::Sending final : public Message {
     engine_.wait(send_, deadline);
     return send_.to;
   }
+  std::optional<bool> is_done() override { return engine_.would_end(send_); }
 
  private:
   tcp::Engine& engine_;
@@ -46,6 +47,7 @@ class TcpMesh::Receiving final : public Message {
   Receiving& operator=(const Receiving&) = delete;
   ~Receiving() override { engine_.give_up(receive_); }
   int wait(Deadline deadline) override { return engine_.wait(receive_, deadline); }
+  std::optional<bool> is_done() override { return engine_.would_end(receive_); }
 
  private:
   tcp::Engine& engine_;
@@ -57,6 +59,11 @@ TcpMesh::~TcpMesh() = default;
 
 int TcpMesh::rank() const { return engine_->rank(); }
 int TcpMesh::size() const { return engine_->size(); }
+// Pieces that need no grant, even if their size is rounded up; or that use all lanes.
+std::size_t TcpMesh::piece_bytes(std::size_t part_bytes) const {
+  const bool uses_lanes = engine_->has_lanes() && part_bytes >= 4 * tcp::kLeastLaneBytes;
+  return uses_lanes ? 2 * tcp::kLeastLaneBytes : tcp::kEagerBytes - 512;
+}
 
 Mesh::Started TcpMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
   return std::make_unique<Sending>(*engine_, to, slot, data, size_bytes);

@@ -37,6 +37,7 @@ class TcpMesh final : public Mesh {
   std::string name() const override { return "tcp"; }
   int rank() const override;
   int size() const override;
+  std::size_t piece_bytes(std::size_t part_bytes) const override;
   Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override;
   Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override;
   Started recv_any(Slot slot, void* data, std::size_t size_bytes) override;

@@ -45,11 +45,11 @@
 namespace drun {
 
 struct InitOptions {
-  // A name ("gloo", "tcp", "shm", "nccl", "mpi", or a registered one), or two: "shm+gloo" is shared
-  // memory within a node and Gloo between nodes; "shm+tcp" is shared memory and TCP. Or, as in
+  // A name ("tcp", "shm", "gloo", "nccl", "mpi", or a registered one), or two: "shm+tcp" is shared
+  // memory within a node and TCP between nodes; "shm+gloo" is shared memory and Gloo. Or, as in
   // torch, by memory: "cpu:name", "cuda:name", "cpu:name,cuda:name". If NCCL is combined with
   // another backend, it is loaded when an operation first gets GPU memory; otherwise by init.
-  std::string backend = "cpu:shm+gloo,cuda:nccl";
+  std::string backend = "cpu:shm+tcp,cuda:nccl";
   // "env://": RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as set by drun and torchrun; without
   // the first two, the variables of mpirun, mpiexec or srun, and MASTER_ADDR if there are several
   // nodes. "tcp://host:port": the address of the store, which rank 0 hosts. "file:///path": the

@@ -64,7 +64,7 @@ std::string set_device(const std::string& device, bool has_backend, Options& opt
   options.is_on_gpu = device.empty() ? is_nccl : device == "cuda";
   if (options.is_on_gpu && !is_nccl && choice->gpu != kNccl) {
     return "--device cuda needs a backend that works on GPUs, and " + options.backend +
-           " does not: leave --backend out, or use nccl or cpu:shm+gloo,cuda:nccl";
+           " does not: leave --backend out, or use nccl or cpu:shm+tcp,cuda:nccl";
   }
   if (!options.is_on_gpu && is_nccl) {
     return "--backend nccl works on memory of GPUs only: leave --device cpu out";
@@ -155,9 +155,9 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("-b,--bytes", bytes, "Size, or MIN:MAX in powers of two (K, M, G)")
       ->capture_default_str();
   const CLI::Option* const backend =
-      app.add_option(
-             "--backend", options.backend,
-             "gloo, shm, shm+gloo, nccl, or cpu:shm+gloo,cuda:nccl; with --device cuda nccl")
+      app.add_option("--backend", options.backend,
+                     "shm, tcp, gloo, shm+tcp, shm+gloo, nccl, or cpu:shm+tcp,cuda:nccl; with "
+                     "--device cuda nccl")
           ->capture_default_str();
   std::string device;
   app.add_option("--device", device,

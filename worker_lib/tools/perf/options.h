@@ -16,7 +16,7 @@ struct Options {
   std::string operation = "all_reduce";
   std::size_t min_bytes = 4;
   std::size_t max_bytes = std::size_t{64} << 20;
-  std::string backend = "shm+gloo";
+  std::string backend = "shm+tcp";
   bool is_on_gpu = false;  // the buffers; requires the backend nccl
   DataType type = DataType::F32;
   ReduceOp op = ReduceOp::Sum;

@@ -573,7 +573,7 @@ void add_slow(std::vector<Finding>& findings, const Reports& reports) {
     findings.push_back({.is_problem = true,
                         .nodes = {node},
                         .what = node_name(reports, node) + " is slow: " + rate_text(rate) +
-                                " with its best neighbour, " + rate_text(usual) + " between others",
+                                " with its best neighbor, " + rate_text(usual) + " between others",
                         .remedy = "look at its network card, cable, and what else runs there"});
   }
   std::set<std::pair<int, int>> told;

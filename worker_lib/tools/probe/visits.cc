@@ -25,9 +25,9 @@ double seconds(std::chrono::nanoseconds time) {
 }
 
 // Kept by its handlers; `visit` outlives the loop.
-class Traveller : public std::enable_shared_from_this<Traveller> {
+class Traveler : public std::enable_shared_from_this<Traveler> {
  public:
-  Traveller(asio::io_context& io, const Destination& to, const std::string& token, Visit& visit)
+  Traveler(asio::io_context& io, const Destination& to, const std::string& token, Visit& visit)
       : socket_(io), timer_(io), to_(to), token_(token), visit_(visit) {
     visit_.to = to.node;
     visit_.reason = "no answer in " + std::to_string(kVisitAtMost.count()) + " s";
@@ -130,7 +130,7 @@ std::vector<Visit> visit_all(const std::vector<Destination>& destinations,
   for (std::size_t begin = 0; begin < destinations.size(); begin += kAtOnce) {
     asio::io_context io(1);
     for (std::size_t i = begin; i < std::min(begin + kAtOnce, destinations.size()); ++i)
-      std::make_shared<Traveller>(io, destinations[i], token, visits[i])->start();
+      std::make_shared<Traveler>(io, destinations[i], token, visits[i])->start();
     io.run();
   }
   return visits;

@@ -1,0 +1,149 @@
+#include "agent/speed/processors.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr int kMostProcessors = 1024;
+constexpr int kMostLevels = 16;  // of cgroups
+constexpr std::uint64_t kMicroseconds = 1'000'000;
+
+// The first bytes of a small file; empty if it cannot be read.
+std::string head_of(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return "";
+  std::array<char, 4096> bytes{};
+  const ssize_t size = ::read(fd.get(), bytes.data(), bytes.size());
+  return size > 0 ? std::string(bytes.data(), static_cast<std::size_t>(size)) : "";
+}
+
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
+
+std::uint64_t processor_number(std::string_view text) {
+  std::uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+bool exists(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
+
+// The cpu.stat files of a cgroup and of those above it.
+void add_cpu_stats(const std::string& mount, std::string_view path,
+                   std::vector<std::string>& files) {
+  for (int level = 0; level < kMostLevels; ++level) {
+    while (path.ends_with('/')) path.remove_suffix(1);
+    std::string file = mount + std::string(path) + "/cpu.stat";
+    if (exists(file)) files.push_back(std::move(file));
+    if (path.empty()) return;
+    path = path.substr(0, std::min(path.rfind('/'), path.size()));
+  }
+}
+
+// Processors have numbers, perhaps with gaps.
+std::vector<std::string> heat_files(const std::string& root) {
+  std::vector<std::string> files;
+  std::error_code ec;
+  std::filesystem::directory_iterator at(root + "/sys/devices/system/cpu", ec);
+  for (; !ec && at != std::filesystem::directory_iterator(); at.increment(ec)) {
+    std::string file = at->path().string() + "/thermal_throttle/core_throttle_count";
+    if (files.size() < kMostProcessors && exists(file)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+}  // namespace
+
+void read_proc_stat(std::string_view text, long ticks_per_second, ProcessorTimes& times) {
+  std::string_view line = next_line(text);
+  if (!line.starts_with("cpu ") || ticks_per_second <= 0) return;
+  std::array<std::uint64_t, 8> ticks{};
+  std::size_t count = 0;
+  line.remove_prefix(4);
+  while (!line.empty() && count < ticks.size()) {
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    const std::size_t end = std::min(line.find(' '), line.size());
+    if (end > 0) ticks.at(count++) = processor_number(line.substr(0, end));
+    line.remove_prefix(end);
+  }
+  const std::uint64_t us = kMicroseconds / static_cast<std::uint64_t>(ticks_per_second);
+  constexpr std::array<std::size_t, 5> kBusy{0, 1, 2, 5, 6};
+  for (const std::size_t each : kBusy) times.busy_us += ticks.at(each) * us;
+  times.stolen_us += ticks.at(7) * us;
+}
+
+void read_cpu_stat(std::string_view text, ProcessorTimes& times) {
+  std::uint64_t used_us = 0;
+  std::uint64_t throttled_us = 0;
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);
+    const std::size_t blank = std::min(line.find(' '), line.size());
+    const std::string_view name = line.substr(0, blank);
+    const std::uint64_t value = processor_number(line.substr(std::min(blank + 1, line.size())));
+    if (name == "usage_usec") used_us = value;
+    if (name == "throttled_usec") throttled_us = value;
+    if (name == "throttled_time") throttled_us = value / 1000;
+  }
+  if (throttled_us == 0) return;  // it has no limit, or does not reach it
+  times.throttled_us += throttled_us;
+  times.used_us = std::max(times.used_us, used_us);
+}
+
+void compare(const ProcessorTimes& before, const ProcessorTimes& now, NodeSpeed& speed) {
+  const auto since = [&](std::uint64_t ProcessorTimes::*total) {
+    return now.*total > before.*total ? now.*total - before.*total : 0;
+  };
+  const std::uint64_t busy_us = since(&ProcessorTimes::busy_us);
+  // Version 1 does not report the cgroup's own usage in that file.
+  const std::uint64_t used_us =
+      now.used_us > 0 && before.used_us > 0 ? since(&ProcessorTimes::used_us) : busy_us;
+  const auto least_us = static_cast<std::uint64_t>(speed.length.count()) * 1000 / 2;
+  const auto permille = [least_us](std::uint64_t part_us, std::uint64_t rest_us) {
+    const std::uint64_t whole_us = std::max({part_us + rest_us, least_us, std::uint64_t{1}});
+    return static_cast<int>(part_us + rest_us < least_us ? 0 : 1000 * part_us / whole_us);
+  };
+  speed.stolen_permille = permille(since(&ProcessorTimes::stolen_us), busy_us);
+  speed.throttled_permille = permille(since(&ProcessorTimes::throttled_us), used_us);
+  speed.is_hot = since(&ProcessorTimes::heat_events) > 0;
+}
+
+Processors::Processors(std::string root) : root_(std::move(root)), heat_(heat_files(root_)) {
+  const std::string cgroups = head_of(root_ + "/proc/self/cgroup");
+  std::string_view text = cgroups;
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);  // "4:cpu,cpuacct:/path" or "0::/path"
+    const std::size_t first = std::min(line.find(':'), line.size());
+    const std::size_t second = std::min(line.find(':', first + 1), line.size());
+    if (second == line.size()) continue;
+    const std::string names = "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
+    const std::string_view path = line.substr(second + 1);
+    if (names == ",,") add_cpu_stats(root_ + "/sys/fs/cgroup", path, cpu_stats_);
+    if (names.find(",cpu,") != names.npos)
+      add_cpu_stats(root_ + "/sys/fs/cgroup/cpu", path, cpu_stats_);
+  }
+}
+
+ProcessorTimes Processors::read() const {
+  ProcessorTimes times;
+  read_proc_stat(head_of(root_ + "/proc/stat"), ::sysconf(_SC_CLK_TCK), times);
+  for (const std::string& file : cpu_stats_) read_cpu_stat(head_of(file), times);
+  for (const std::string& file : heat_) times.heat_events += processor_number(head_of(file));
+  return times;
+}
+
+}  // namespace drun::agent
