@@ -376,7 +376,7 @@ def main():
         name = "busy" if number % 2 and not is_torch else "quiet"
         nodes = chance.choice([2, 3])
         fault = Fault("healthy", "torch" if is_torch else "worker_lib", name, "", hangs=True)
-        # A rank that computes is not silent, but those that wait for it are.
+        # A rank that works is not silent, but those that wait for it are.
         seconds = round(chance.uniform(1.5, 2.6), 1) if name == "quiet" else round(chance.uniform(4, 7), 1)
         healthy.append((Case(fault, nodes, 1, chance.randrange(nodes), chance.randrange(1, 12)), seconds))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

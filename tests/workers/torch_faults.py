@@ -109,6 +109,7 @@ for _ in range(int(step)):
     dist.all_reduce(torch.ones(4))
 if fault == "quiet":
     for phase in range(3):
+        print("phase", phase, flush=True)  # what a rank computes between two waits may be too little to be seen
         if dist.get_rank() == (int(faulty) + phase) % dist.get_world_size():
             time.sleep(seconds)
         dist.all_reduce(torch.ones(4))
