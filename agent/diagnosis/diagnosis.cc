@@ -561,6 +561,7 @@ Diagnosis diagnose(const Outcome& outcome, const Observations& observations) {
       },
       outcome.ending);
   diagnosis.summary = evidence_text(diagnosis.summary);
+  for (std::string& line : diagnosis.evidence) line = evidence_text(line);
   if (diagnosis.ranks.size() > kMostRankRanges) diagnosis.ranks.resize(kMostRankRanges);
   return diagnosis;
 }

@@ -383,6 +383,16 @@ GroupPosition position_of(const StackGroup& group) {
   return position;
 }
 
+bool is_every_rank_in_collective(const Evidence& evidence, const RankRanges& others) {
+  bool is_any = false;
+  for (const StackGroup& group : evidence.groups) {
+    if (difference(group.ranks, others).empty()) continue;
+    if (position_of(group).position != Position::Collective) return false;
+    is_any = true;
+  }
+  return is_any;
+}
+
 Evidence read_evidence(std::string_view text) {
   Evidence evidence;
   std::size_t count = 0;

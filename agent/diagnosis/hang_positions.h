@@ -34,6 +34,10 @@ struct GroupPosition {
 
 GroupPosition position_of(const StackGroup& group);
 
+// Whether each rank that `evidence` contains, except `others`, is in a collective. False if it
+// contains none.
+bool is_every_rank_in_collective(const Evidence& evidence, const RankRanges& others);
+
 // The ranks of all groups but the largest one; of all groups if several are largest.
 RankRanges ranks_that_differ(const std::vector<RankRanges>& groups);
 

@@ -13,6 +13,7 @@
 
 #include "agent/diagnosis/diagnosis.h"
 #include "agent/diagnosis/error_text.h"
+#include "agent/diagnosis/hang_positions.h"
 #include "agent/hang/worker_watch.h"
 #include "agent/output/log_files.h"
 #include "agent/output/output.h"
@@ -44,12 +45,14 @@
 namespace drun::agent {
 namespace {
 
-// When all processes are gone, only unkillable ones can still hold a pipe open.
 // Of this agent's own StacksRequest; those of local sockets count from 1.
 constexpr std::uint64_t kOwnQuestion = std::numeric_limits<std::uint64_t>::max();
-constexpr std::chrono::milliseconds kMostHold{
-    11'000};  // more than the coordinator's limit for stacks
-constexpr std::chrono::milliseconds kPeerHold{1000};
+// Less than worker_group::Times::hold, and enough for the coordinator's limit for stacks and
+// kOwnErrorHold.
+constexpr std::chrono::seconds kMostHold{14};
+constexpr std::chrono::seconds kOwnErrorHold{3};
+constexpr std::chrono::seconds kPeerHold{1};
+// When all processes are gone, only unkillable ones can still hold a pipe open.
 constexpr std::chrono::seconds kDrainAtMost{1};
 
 constexpr std::size_t kMostLogReads = 64;
@@ -83,7 +86,7 @@ class Agent final : rendezvous::Client::Listener,
   void on_evidence_request(std::uint64_t look) override;
   void on_stacks(std::uint64_t question, const Evidence& evidence) override {
     if (question != kOwnQuestion) return observers_.answer(question, evidence);
-    end_hold(evidence);
+    take_stacks(evidence);
   }
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
@@ -125,7 +128,9 @@ class Agent final : rendezvous::Client::Listener,
   }
   void on_worker_failed(const WorkerEnd& end) override;
   bool holds_stop(const WorkerEnd& end) override;
-  void end_hold(const Evidence& evidence);
+  void take_stacks(const Evidence& evidence);
+  void await_end_of_hold();
+  void end_hold();
   Failure failure_with_tail(const WorkerEnd& end);
   void on_all_succeeded() override {
     faults_.end_round();
@@ -642,20 +647,35 @@ void Agent::on_worker_failed(const WorkerEnd& seen) {
   if (adds_to_held) return;
   if (!is_held) {
     client_->report_failure({failure, end.seen});
-    return end_hold({});
+    return end_hold();
   }
   if (has_waited) client_->ask(kOwnQuestion);
   hold_.expires_after(has_waited ? kMostHold : kPeerHold);
+  await_end_of_hold();
+}
+
+// A rank that is in no collective has perhaps just left one with an error of its own, which is
+// clearer than its stack.
+void Agent::take_stacks(const Evidence& evidence) {
+  if (!held_) return;
+  if (!evidence.groups.empty()) stacks_at_failure_ = stacks_at_failure(evidence);
+  RankRanges failed;
+  for (const WorkerEnd& end : failures_) add_rank(failed, world_->base_rank + end.local_rank);
+  if (is_every_rank_in_collective(evidence, failed)) return end_hold();
+  hold_.expires_at(std::min(hold_.expiry(), Clock::now() + kOwnErrorHold));
+  await_end_of_hold();
+}
+
+void Agent::await_end_of_hold() {
   hold_.async_wait([this](const error_code& ec) {
-    if (!ec) end_hold({});
+    if (!ec) end_hold();
   });
 }
 
 // The failure is reported once the stacks are there, or after kMostHold.
-void Agent::end_hold(const Evidence& evidence) {
+void Agent::end_hold() {
   if (!held_) return;
   hold_.cancel();
-  if (!evidence.groups.empty()) stacks_at_failure_ = stacks_at_failure(evidence);
   const WorkerEnd end = *std::exchange(held_, std::nullopt);
   stop_looking();
   if (world_ && !is_stopping_ && !outcome_)
@@ -666,7 +686,7 @@ void Agent::end_hold(const Evidence& evidence) {
 void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
-  end_hold({});
+  end_hold();
   if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
@@ -774,7 +794,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
 void Agent::on_terminate(int signal) {
   if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
   is_stopping_ = true;
-  end_hold({});
+  end_hold();
   if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();

@@ -49,7 +49,7 @@ struct Times {
   Milliseconds shutdown{30'000};
   Milliseconds wait_report{1'000};    // Waiting: from success to the report
   Milliseconds leftover_kill{5'000};  // after Waiting: from SIGTERM to SIGKILL
-  Milliseconds hold{12'000};          // Held: from the failure to the first stop signal
+  Milliseconds hold{15'000};          // Held: from the failure to the first stop signal
   Milliseconds settle{100};           // Settling: for helpers that exit just after their worker
   Milliseconds kill_again{50};        // between SIGKILLs, for what was forked in between
   Milliseconds unkillable{30'000};    // from the first SIGKILL to giving up

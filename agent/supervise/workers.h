@@ -71,7 +71,7 @@ class Workers {
     virtual void on_all_started(const std::vector<int>& /*pids*/) {}
     // Called at once for the first failure, and for later ones that precede the stop.
     virtual void on_worker_failed(const WorkerEnd& end) = 0;
-    // Whether the stop of the other workers after this failure waits for stop(), for up to 12 s.
+    // Whether the stop of the other workers after this failure waits for stop(), for up to 15 s.
     virtual bool holds_stop(const WorkerEnd& /*end*/) { return false; }
     // Called for every end of a started worker, for observers. May be called from within other
     // calls.

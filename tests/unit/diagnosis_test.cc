@@ -727,6 +727,37 @@ TEST_CASE("the classes that restart rules may name are those of a failed round")
   CHECK(round_fault(outcome_of(Succeeded{}), std::chrono::seconds(1)) == RoundFault{});
 }
 
+TEST_CASE("evidence is cut, also that with the place of a call") {
+  Lines lines = in_call("", "all_reduce", 13, kGlooTimeout);
+  lines[1] = "  File \"/home/u/" + std::string(400, 'a') + ".py\", line 13, in <module>";
+  Lines other = in_call("", "barrier", 14, kGlooTimeout);
+  for (const Outcome& outcome :
+       {failed({exited(0, lines), exited(1, other)}), failed({exited(0, lines)}),
+        failed({exited(0, lines),
+                exited(1, {mismatch(fingerprint(0, "ALLREDUCE", "[3]"),
+                                    fingerprint(1, "BROADCAST", "[3]"))})})}) {
+    const Diagnosis found = diagnose(outcome);
+    CHECK_FALSE(found.evidence.empty());
+    CHECK(found.evidence.size() <= kMostEvidenceLines);
+    for (const std::string& line : found.evidence) CHECK(line.size() <= kDiagnosisLineBytes);
+  }
+}
+
+TEST_CASE("ranks that are in no collective are seen beside those that failed") {
+  const auto in_collectives = [](const std::string& text, const RankRanges& failed) {
+    return is_every_rank_in_collective(read_evidence(text), failed);
+  };
+  const std::string all_reduce = gloo_stack("rank 1", "c10d::AsyncAllreduceWork");
+  CHECK(in_collectives(all_reduce, {}));
+  CHECK(in_collectives("rank 0: has ended (agent)\n" + all_reduce, {{0, 0}}));
+  CHECK_FALSE(in_collectives("rank 0: has ended (agent)\n" + all_reduce, {}));
+  CHECK_FALSE(in_collectives("rank 0: has ended (agent)\n", {{0, 0}}));
+  CHECK_FALSE(in_collectives("", {}));
+  CHECK_FALSE(in_collectives(
+      all_reduce + "rank 2: (gdb)\n  process python\n    thread MainThread\n      step (a.py:3)\n",
+      {}));
+}
+
 TEST_CASE("the stacks of the other ranks are a part of the traceback and do not replace it") {
   const std::string text = with_stacks("Traceback\nValueError: bad", "rank 1: (gdb)\n");
   CHECK(parts_of(text).traceback == "Traceback\nValueError: bad\n");
