@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/process/guardian.h"
+#include "agent/process/scratch.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -220,7 +220,9 @@ Result<void> FlightRequests::prepare(const World& world) {
   if (!is_on_) return {};
   remove_files();
   if (directory_.empty()) {
-    if (Result<void> made = make_directory(); !made) return made;
+    Result<std::string> made = make_scratch_directory("flights");
+    if (!made) return made.error();
+    directory_ = *std::move(made);
   }
   round_ = world.round;
   base_rank_ = world.base_rank;
@@ -229,22 +231,6 @@ Result<void> FlightRequests::prepare(const World& world) {
   if (names_.sets_pipe) names_.pipe = stem;
   if (names_.sets_file) names_.file = stem;
   return {};
-}
-
-Result<void> FlightRequests::make_directory() {
-  std::error_code ec;
-  const std::string temporary = std::filesystem::temp_directory_path(ec).string();
-  int error_number = ENOENT;
-  for (const std::string& base : {std::string("/dev/shm"), temporary}) {
-    std::string path = base + "/drun_flights_XXXXXX";
-    if (::mkdtemp(path.data()) != nullptr) {
-      directory_ = path;
-      remove_if_killed(directory_);
-      return {};
-    }
-    error_number = errno;
-  }
-  return system_error("make a directory for dumps in /dev/shm or " + temporary, error_number);
 }
 
 std::string FlightRequests::socket_of(int local_rank) const {

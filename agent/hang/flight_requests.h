@@ -67,7 +67,6 @@ class FlightRequests {
     bool sets_file = false;
     bool sets_socket = false;
   };
-  Result<void> make_directory();
   void remove_files();
   std::string socket_of(int local_rank) const;
 

@@ -8,9 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
-#include "agent/process/guardian.h"
+#include "agent/process/scratch.h"
 #include "rendezvous/base/pulse_page.h"
 
 namespace drun::agent {
@@ -82,7 +81,9 @@ HeartbeatFiles::~HeartbeatFiles() {
 Result<void> HeartbeatFiles::prepare(int round, int workers) {
   remove_files();
   if (workers > 0 && directory_.empty()) {
-    if (Result<void> made = make_directory(); !made) return made;
+    Result<std::string> made = make_scratch_directory("heartbeats");
+    if (!made) return made.error();
+    directory_ = *std::move(made);
   }
   for (int local_rank = 0; local_rank < workers; ++local_rank) {
     File file;
@@ -95,23 +96,6 @@ Result<void> HeartbeatFiles::prepare(int round, int workers) {
     files_.push_back(std::move(file));
   }
   return {};
-}
-
-Result<void> HeartbeatFiles::make_directory() {
-  std::error_code ec;
-  const std::string temporary = std::filesystem::temp_directory_path(ec).string();
-  int error_number = ENOENT;
-  for (const std::string& base : {std::string("/dev/shm"), temporary}) {
-    std::string path = base + "/drun_heartbeats_XXXXXX";
-    if (::mkdtemp(path.data()) != nullptr) {
-      directory_ = path;
-      remove_if_killed(directory_);
-      return {};
-    }
-    error_number = errno;
-  }
-  return system_error("make a directory for heartbeat files in /dev/shm or " + temporary,
-                      error_number);
 }
 
 std::uint64_t HeartbeatFiles::heartbeat(std::size_t local_rank) const {

@@ -71,7 +71,6 @@ class HeartbeatFiles {
     std::int64_t made_ns = 0;
   };
 
-  Result<void> make_directory();
   void remove_files();
   std::string page(std::size_t local_rank) const;
 

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "agent/process/guardian.h"
+#include "agent/process/scratch.h"
 
 namespace drun::agent {
 namespace {
@@ -61,11 +62,15 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
       return Error{ErrorCode::System, "cannot use the temporary directory: " +
                                           system_message(ec.value()) + "; set TMPDIR or --log-dir"};
     if (holds_streams) return make_random(base.string(), prefix);
-    Result<void> made;
-    if (base == "/tmp") made = make_random("/dev/shm", prefix);
-    is_in_memory_ = has_place();
-    if (!has_place()) made = make_random(base.string(), prefix);
-    if (has_place()) remove_if_killed(place_);
+    if (base == "/tmp" || !scratch_parent().empty()) {
+      if (Result<std::string> made = make_scratch_directory(as_file_name(run_id))) {
+        place_ = *std::move(made);
+        is_in_memory_ = place_.starts_with("/dev/shm/");
+        return {};
+      }
+    }
+    Result<void> made = make_random(base.string(), prefix);
+    if (made) remove_if_killed(place_);
     return made;
   }
   fs::create_directories(*log_dir, ec);

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/process/guardian.h"
+#include "agent/process/scratch.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -122,17 +122,10 @@ ProgressFiles::~ProgressFiles() {
 bool ProgressFiles::make_directory() {
   if (!directory_.empty()) return true;
   if (has_failed_) return false;
-  std::error_code ec;
-  const std::string temporary = std::filesystem::temp_directory_path(ec).string();
-  for (const std::string& base : {std::string("/dev/shm"), temporary}) {
-    std::string path = base + "/drun_progress_XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) continue;
-    directory_ = path;
-    remove_if_killed(directory_);
-    return true;
-  }
-  has_failed_ = true;
-  return false;
+  Result<std::string> made = make_scratch_directory("progress");
+  has_failed_ = !made;
+  if (made) directory_ = *std::move(made);
+  return !has_failed_;
 }
 
 void ProgressFiles::remove_files() {

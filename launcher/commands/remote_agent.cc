@@ -16,6 +16,7 @@
 
 #include "agent/output/host_channel.h"
 #include "agent/process/guardian.h"
+#include "agent/process/scratch.h"
 #include "agent/supervise/agent.h"
 #include "launcher/base/version.h"
 #include "launcher/cli/options.h"
@@ -257,6 +258,7 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const Result<int> code = agent::run_guarded([&] {
+    agent::set_scratch_parent(start.scratch);
     const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
     ReportStyle style = style_of(start, invoked_as);
     if (!start.sends_lines) style.log_directory = ended.log_directory;

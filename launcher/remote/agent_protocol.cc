@@ -157,6 +157,7 @@ std::string to_line(const Start& start) {
                {"utc_offset_s", start.utc_offset_s}};
   if (!start.interface.empty()) json["interface"] = to_characters(start.interface);
   if (!start.cpus.empty()) json["cpus"] = start.cpus;
+  if (!start.scratch.empty()) json["scratch"] = to_characters(start.scratch);
   if (!start.secret.empty()) json["secret"] = to_characters(start.secret);
   return json.dump() + "\n";
 }
@@ -205,6 +206,7 @@ Result<Start> parse_start(std::string_view line) {
   start.utc_offset_s = fields.number("utc_offset_s");
   start.interface = fields.text("interface", false);
   start.cpus = fields.numbers("cpus");
+  start.scratch = fields.text("scratch", false);
   start.secret = fields.text("secret", false);
   return fields.take(std::move(start), "the launcher's first line");
 }

@@ -91,6 +91,7 @@ struct Start {
   std::string host{};        // the user's name for this machine
   std::vector<int> cpus{};   // of a local node; empty: all
   std::string interface {};  // of its network namespace; empty: none
+  std::string scratch{};     // of a local node: the parent of its scratch directories
   std::string label{};       // prefix of the workers' lines
   // "go" will bring the endpoints; the agent of an endpoint listens before it sends Hello.
   bool is_placed_later = false;

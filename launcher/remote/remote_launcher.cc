@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "agent/output/console.h"
@@ -21,6 +23,7 @@
 #include "agent/process/child_descriptors.h"
 #include "agent/process/command.h"
 #include "agent/process/lifeline.h"
+#include "agent/process/scratch.h"
 #include "agent/process/signals.h"
 #include "launcher/plan/local_nodes.h"
 #include "launcher/remote/host_output.h"
@@ -125,6 +128,9 @@ class RemoteLauncher final : agent::Signals::Listener {
  public:
   RemoteLauncher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
                  const LauncherStyle& style, const Log& log);
+  RemoteLauncher(const RemoteLauncher&) = delete;
+  RemoteLauncher& operator=(const RemoteLauncher&) = delete;
+  ~RemoteLauncher();
   LaunchEnd run();
 
  private:
@@ -142,6 +148,7 @@ class RemoteLauncher final : agent::Signals::Listener {
   Branch& branch_at(std::size_t index);
   Result<void> prepare();
   Result<void> prepare_lines();
+  Result<void> prepare_scratch();
   Result<void> prepare_network();
   void take_room(std::size_t host, std::size_t bytes);
   void send_input(std::string_view bytes);
@@ -175,6 +182,7 @@ class RemoteLauncher final : agent::Signals::Listener {
   std::optional<std::size_t> reader_;  // for input_: the host of rank 0
   agent::Signals signals_;
   std::optional<LocalNetwork> network_;
+  std::string scratch_;  // of all local nodes; empty: their own choice
   Launching state_;
   std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not started
   std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not started
@@ -212,6 +220,11 @@ RemoteLauncher::RemoteLauncher(const HostPlan& plan,
   state_.endpoints = plan.endpoints;
 }
 
+RemoteLauncher::~RemoteLauncher() {
+  std::error_code ignored;
+  if (!scratch_.empty()) std::filesystem::remove_all(scratch_, ignored);
+}
+
 std::unique_ptr<agent::Console> RemoteLauncher::make_console(int fd, const char* name) {
   return std::make_unique<agent::Console>(
       io_, log_, fd, name,
@@ -245,7 +258,16 @@ LaunchEnd RemoteLauncher::run() {
 
 Result<void> RemoteLauncher::prepare() {
   if (Result<void> prepared = prepare_network(); !prepared) return prepared;
+  if (Result<void> prepared = prepare_scratch(); !prepared) return prepared;
   return prepare_lines();
+}
+
+Result<void> RemoteLauncher::prepare_scratch() {
+  if (!plan_.local_nodes) return {};
+  Result<std::string> made = agent::make_scratch_directory("nodes");
+  if (!made) return made.error();
+  scratch_ = *std::move(made);
+  return {};
 }
 
 Result<void> RemoteLauncher::prepare_network() {
@@ -301,6 +323,7 @@ std::string RemoteLauncher::first_line(std::size_t host, const std::string& nonc
       .host = node.name,
       .cpus = node.cpus,
       .interface = network_ ? kNodeInterface : "",
+      .scratch = scratch_,
       .label = node.label,
       .is_placed_later = !plan_.endpoints.empty(),
       .seat = seat == plan_.endpoints.end() ? -1 : static_cast<int>(seat - plan_.endpoints.begin()),

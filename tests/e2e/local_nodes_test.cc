@@ -20,6 +20,22 @@ Ended run_nodes(const Words& options, const std::string& script) {
   return run(shell_job(options, script), 60s);
 }
 
+// The topmost directories, as /dev/shm/drun_nodes_x, of the files that the workers wrote down.
+std::set<fs::path> scratch_of(const TemporaryDirectory& directory) {
+  std::set<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory.path())) {
+    std::istringstream names(read_file(entry.path().string()));
+    for (std::string name; names >> name;) {
+      fs::path path = name;
+      while (path.has_relative_path() && !path.filename().string().starts_with("drun_"))
+        path = path.parent_path();
+      while (path.parent_path().filename().string().starts_with("drun_")) path = path.parent_path();
+      if (path.has_relative_path()) found.insert(path);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 TEST_CASE("local nodes give workers the environment of several nodes") {
@@ -96,12 +112,17 @@ TEST_CASE("jobs of local nodes can run concurrently, also with the store in a wo
   two({"--local-nodes=2", "--store=worker"});
 }
 
-TEST_CASE("a signal to a job of local nodes ends all of its processes") {
+TEST_CASE("a signal to a job of local nodes ends all of its processes and removes its files") {
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
     const TemporaryDirectory directory;
     // A background process of a shell ignores SIGINT.
-    Launch launch = shell_job({"--local-nodes=3", "--nproc-per-node=2", "--shutdown-timeout=2"},
-                              "setsid sleep 600 & : >" + directory.file("$RANK") + "; wait");
+    Launch launch = shell_job({"--local-nodes=3", "--nproc-per-node=2", "--shutdown-timeout=2",
+                               "--hang-timeout=60"},
+                              "setsid sleep 600 & echo $TORCHELASTIC_ERROR_FILE "
+                              "$DRUN_HEARTBEAT_FILE $DRUN_PROGRESS_FILE >" +
+                                  directory.file("$RANK.new") + "; mv " +
+                                  directory.file("$RANK.new ") + directory.file("$RANK") +
+                                  "; wait");
     const std::string mark = directory.path();
     launch.environment["DRUN_TEST_MARK"] = mark;
     const auto left = [&mark] { return test::processes_with("DRUN_TEST_MARK=" + mark); };
@@ -114,11 +135,18 @@ TEST_CASE("a signal to a job of local nodes ends all of its processes") {
         },
         20s));
     CHECK(left().size() >= 6 * 2 + 3);
+    const std::set<fs::path> scratch = scratch_of(directory);
+    CHECK_FALSE(scratch.empty());
+    for (const fs::path& each : scratch) CHECK(fs::exists(each));
     job.signal(signal);
     const Ended ended = job.wait(20s);
     INFO(signal << ended.err);
     CHECK(ended.code == 128 + signal);
     CHECK(eventually([&left] { return left().empty(); }));
+    for (const fs::path& each : scratch) {
+      INFO(each);
+      CHECK(eventually([&each] { return !fs::exists(each); }));
+    }
   }
 }
 

@@ -33,6 +33,7 @@ TEST_CASE("starts, hellos and ends with any bytes are decoded unchanged") {
                 .host = random_bytes(random),
                 .cpus = {0, i},
                 .interface = random_bytes(random),
+                .scratch = random_bytes(random),
                 .label = random_bytes(random),
                 .is_placed_later = i % 5 == 0,
                 .seat = i % 4 - 1,

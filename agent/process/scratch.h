@@ -1,0 +1,25 @@
+// edge. Directories for this process's short-lived files, in memory if possible.
+//
+// Place:   <parent>/drun_<name>_<random>, mode 0700. The parent is /dev/shm, or else the temporary
+//          directory; of an agent of --local-nodes, a directory of the launcher: the launcher's end
+//          kills the agent and its guardian together, and nobody else could remove the directory.
+// Removal: by the caller; if the process is killed, by the guardian (remove_if_killed).
+// Thread:  call these functions while there is one, or from one thread only.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "rendezvous/base/result.h"
+
+namespace drun::agent {
+
+// Creates one. Returns its absolute path. Errors: System, with the places that were tried.
+Result<std::string> make_scratch_directory(std::string_view name);
+
+// From now on, directories are made in `directory`, which the caller's parent process removes.
+void set_scratch_parent(std::string directory);
+// Empty unless it was set.
+const std::string& scratch_parent();
+
+}  // namespace drun::agent
