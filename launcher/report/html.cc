@@ -270,18 +270,19 @@ void Page::write_head() {
        counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
            counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node"));
   const double running = ledger(Phase::Running);
-  tile("Running", percent(running, job_.wall_s), words(running));
-  const double lost = std::max(0.0, job_.wall_s - running);
-  const double lost_hours = lost * std::max(0, job_.world_size) / 3600;
-  tile("Not running", percent(lost, job_.wall_s),
-       words(lost) + " of each worker" +
-           (lost_hours >= 0.1 ? ", " + fixed(lost_hours, 1) + " worker hours in all" : ""));
+  tile("Running", percent(running, job_.wall_s),
+       words(running) + "; the rest is start-up, stopping and waiting");
+  const double hours = job_.wall_s * std::max(0, job_.world_size) / 3600;
+  const double idle_hours =
+      std::max(0.0, job_.wall_s - running) * std::max(0, job_.world_size) / 3600;
+  tile("Cost", fixed(hours, hours < 10 ? 2 : 0) + " worker hours",
+       fixed(idle_hours, idle_hours < 10 ? 2 : 0) + " of them not running");
   tile("Restarts", std::to_string(job_.restarts),
        words(ledger(Phase::Stopping) + ledger(Phase::Restarting)) + " stopping and restarting");
   if (job_.root_cause)
     tile("Failed", "after " + words(job_.root_cause->at_s),
-         "rank " + std::to_string(job_.root_cause->rank) + ", round " +
-             std::to_string(job_.root_cause->round));
+         "rank " + std::to_string(job_.root_cause->rank) +
+             (job_.restarts > 0 ? ", after restart " + std::to_string(job_.restarts) : ""));
   out_ += "</dl></header>\n";
 }
 
