@@ -71,6 +71,23 @@ std::optional<HangVerdict> by_counts(const RankPositions& positions, const RankR
                               " for " + ranks_text(behind) + ", not silent"};
 }
 
+// Rule 1, the same operation; nullopt if it does not apply.
+std::optional<HangVerdict> by_same_operation(const RankPositions& positions,
+                                             const RankRanges& silent) {
+  const std::uint64_t number =
+      positions.places.empty() ? 0 : positions.places.begin()->first.arrived;
+  if (number == 0) return std::nullopt;
+  const RankRanges there =
+      ranks_where(positions, [&](const Place& place) { return place.arrived == number; });
+  const RankRanges inside = ranks_where(positions, [](const Place& p) { return p.is_inside; });
+  const RankRanges all = ranks_where(positions, [](const Place&) { return true; });
+  const bool are_others_awake = !difference(all, silent).empty();
+  if (there != all || !difference(silent, inside).empty() || !are_others_awake) return std::nullopt;
+  return HangVerdict{.begun_by_all = number,
+                     .words = ranks_text(silent) + " wait " + doing_of(positions, silent) +
+                              ", which all ranks have begun"};
+}
+
 // Rule 2; nullopt if NCCL's counts do not decide.
 std::optional<HangVerdict> by_nccl(const RankPositions& positions, const RankRanges& silent) {
   const auto ranks_of = [&positions](NcclPosition stand) {
@@ -116,12 +133,15 @@ void note(RankPositions& positions, const Evidence& evidence) {
   }
 }
 
-HangVerdict judge(const RankPositions& positions, const RankRanges& suspects) {
+HangVerdict judge(const RankPositions& positions, const RankRanges& suspects,
+                  std::optional<std::uint64_t> begun_by_all) {
   const RankRanges alive =
       ranks_where(positions, [](const Place& place) { return !place.is_quiet; });
   const RankRanges silent = difference(suspects, alive);
   if (silent.empty()) return {.words = "they show signs of life again"};
   if (const auto verdict = by_counts(positions, silent)) return *verdict;
+  const auto same = by_same_operation(positions, silent);
+  if (same && same->begun_by_all != begun_by_all) return *same;
   if (const auto verdict = by_nccl(positions, silent)) return *verdict;
   const RankRanges all = ranks_where(positions, [](const Place&) { return true; });
   if (!difference(all, silent).empty()) return blame(positions, silent);

@@ -3,8 +3,11 @@
 //
 // The first rule that applies decides:
 //   1. worker_lib counts the operations of the whole world: the other ranks wait for those that
-//      have begun the fewest. The silent ranks among these have hung. If none of them is silent and
-//      all silent ranks are inside an operation, a rank is only slow, and there is no hang.
+//      have begun the fewest. The silent ranks among these have hung, unless ranks that are ahead
+//      went on during the look. If none of them is silent and all silent ranks are inside an
+//      operation, a rank is only slow, and there is no hang. If all ranks have begun the same
+//      number and the silent ones are inside the last of these, the others may just have arrived:
+//      there is no hang yet, unless the look before found the same.
 //   2. NCCL also counts, and reports ranks that are behind or do not respond: the silent ranks
 //      among these have hung. If none of them is silent and NCCL reports all silent ranks as ahead,
 //      there is no hang.
@@ -19,6 +22,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "rendezvous/job/evidence.h"
@@ -46,11 +50,15 @@ void note(RankPositions& positions, const Evidence& evidence);
 struct HangVerdict {
   RankRanges culprits{};  // some or all of the suspects; empty: no hang
   bool are_all = false;   // rule 5
-  std::string words{};    // "last ended all_reduce #811, not in one", or why there is no hang
+  // Rule 1: the number of the operation that all ranks have begun.
+  std::optional<std::uint64_t> begun_by_all{};
+  std::string words{};  // "last ended all_reduce #811, not in one", or why there is no hang
   bool operator==(const HangVerdict&) const = default;
 };
 
 // `suspects`: ranks that were reported as silent. Those that are active again do not count.
-HangVerdict judge(const RankPositions& positions, const RankRanges& suspects);
+// `begun_by_all`: of the verdict before, in this round.
+HangVerdict judge(const RankPositions& positions, const RankRanges& suspects,
+                  std::optional<std::uint64_t> begun_by_all = {});
 
 }  // namespace drun::rendezvous

@@ -48,6 +48,7 @@ struct StackQuery {
   Suspects suspects{};
   // When the query about the suspects begins: nodes detect the same hang at different times.
   std::optional<Time> suspects_at{};
+  std::optional<std::uint64_t> begun_by_all{};  // of the last verdict
 };
 
 // `nodes`: node rank and name of the nodes that are asked.

@@ -963,7 +963,9 @@ void RoundTurn::conclude_look() {
 
 void RoundTurn::judge_hang(const Evidence& evidence) {
   const Suspects& suspects = state_.stack_query.suspects;
-  const HangVerdict verdict = judge(state_.stack_query.positions, suspects.ranks());
+  const HangVerdict verdict =
+      judge(state_.stack_query.positions, suspects.ranks(), state_.stack_query.begun_by_all);
+  state_.stack_query.begun_by_all = verdict.begun_by_all;
   if (verdict.culprits.empty())
     return log(LogLevel::Info, "not taken for a hang: " + verdict.words);
   const std::size_t count = count_of(verdict.culprits);
@@ -1004,6 +1006,7 @@ void RoundTurn::end_look() {
   }
   stack_query.suspects.clear();
   stack_query.suspects_at.reset();
+  stack_query.begun_by_all.reset();
 }
 
 // --- Records: excluded and lost agents, for a later coordinator and from an earlier one

@@ -16,6 +16,7 @@ namespace {
 
 using test::check_exited;
 using test::expect;
+using test::over;
 using test::RankEnd;
 using test::Ranks;
 using test::run_ranks;
@@ -94,9 +95,10 @@ void for_each_type(Visitor&& visit) {
 
 TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size") {
   const StoreProcess store;
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
   const int size = GENERATE(1, 2, 3, 5);
-  check_exited(run_ranks({.size = size, .port = store.port()}, [](int, const Say&) {
-    ProcessGroup group = ProcessGroup::connect();
+  check_exited(run_ranks({.size = size, .port = store.port()}, [&backend](int, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
     for_each_type([&group](auto type) {
       using T = decltype(type);
       reduce_all_ways<T>(group, 7);
@@ -112,9 +114,10 @@ TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size"
 
 TEST_CASE("eight megabytes are summed exactly, and all ranks get the same bits") {
   const StoreProcess store;
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
   const std::size_t count = GENERATE(2u << 20, (2u << 20) + 1);
-  check_exited(run_ranks({.size = 3, .port = store.port()}, [count](int rank, const Say&) {
-    ProcessGroup group = ProcessGroup::connect();
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<float> data(count);
     for (std::size_t i = 0; i < count; ++i) {
       data[i] = 1.0F / static_cast<float>(i % 977 + 3 + static_cast<std::size_t>(rank));
@@ -145,8 +148,9 @@ TEST_CASE("a rank knows its rank, size, local rank and restart count") {
 
 TEST_CASE("a barrier returns only after every rank has entered it") {
   const StoreProcess store;
-  check_exited(run_ranks({.size = 4, .port = store.port()}, [&store](int rank, const Say&) {
-    ProcessGroup group = ProcessGroup::connect();
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
+  check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
     const std::chrono::seconds limit(10);
     const auto keys = connect_key_store("127.0.0.1", store.port(), limit);
     for (int turn = 0; turn < 20; ++turn) {
@@ -163,8 +167,9 @@ TEST_CASE("a barrier returns only after every rank has entered it") {
 
 TEST_CASE("messages arrive in order for each tag, and can be received in any order of tags") {
   const StoreProcess store;
-  check_exited(run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say&) {
-    ProcessGroup group = ProcessGroup::connect();
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&backend](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
     const int next = (rank + 1) % 3;
     const int before = (rank + 2) % 3;
     std::thread sender([&] {  // every rank sends to the next while it receives from the previous
@@ -201,8 +206,9 @@ TEST_CASE("messages arrive in order for each tag, and can be received in any ord
 
 TEST_CASE("a message does not wait for a pending collective") {
   const StoreProcess store;
-  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
-    ProcessGroup group = ProcessGroup::connect();
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&backend](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<int> value{rank};
     if (rank == 0) {
       std::vector<int> sum{1};
@@ -220,9 +226,10 @@ TEST_CASE("a message does not wait for a pending collective") {
 
 TEST_CASE("two groups of the same ranks work independently") {
   const StoreProcess store;
-  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
-    ProcessGroup first = ProcessGroup::connect();
-    ProcessGroup second = ProcessGroup::connect();
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&backend](int, const Say&) {
+    ProcessGroup first = ProcessGroup::connect(over(backend));
+    ProcessGroup second = ProcessGroup::connect(over(backend));
     std::vector<float> data{1.0F};
     first.all_reduce(data);
     second.all_reduce(data);

@@ -211,6 +211,7 @@ TEST_CASE("all ranks name a killed rank within milliseconds, in every operation"
     std::chrono::milliseconds time;
   };
   const Limit limit = GENERATE(Limit{"shm", std::chrono::milliseconds(20)},
+                               Limit{"shm+tcp", std::chrono::milliseconds(20)},
                                Limit{"tcp", std::chrono::milliseconds(100)});
   constexpr int kVictim = 2;
   constexpr int kAttempts = 5;  // a busy machine can delay any of them
@@ -251,6 +252,43 @@ TEST_CASE("all ranks name a killed rank within milliseconds, in every operation"
       munmap(memory, sizeof(DeathTimes));
     }
     CHECK(fastest <= test::scaled(limit.time) / std::chrono::nanoseconds(1));
+  }
+}
+
+TEST_CASE("a rank that is killed in the middle of a large operation is named by all others") {
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
+  const int operation = GENERATE(range(0, 4));
+  constexpr int kVictim = 1;
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup group = ProcessGroup::connect(test::over(backend));
+    std::vector<float> data(3 << 20);
+    std::vector<float> all(data.size() * 3);
+    std::vector<float> others(all.size());
+    const auto operate = [&] {
+      if (operation == 0) group.all_reduce(data);
+      if (operation == 1) group.broadcast(data, kVictim);
+      if (operation == 2) group.all_gather(data, all);
+      if (operation == 3) group.all_to_all(all, others);
+    };
+    group.barrier();
+    // The operations take some milliseconds each, and follow each other without a pause.
+    std::thread killer;
+    if (rank == kVictim)
+      killer = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(40 + 7 * operation));
+        raise(SIGKILL);
+      });
+    say(error_and_peer_of([&] {
+      while (true) operate();
+    }));
+    if (killer.joinable()) killer.join();
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    INFO(backend << ", operation " << operation << ", rank " << rank << ": " << end.said);
+    CHECK(end.signal == (rank == kVictim ? SIGKILL : 0));
+    if (rank != kVictim) CHECK_THAT(end.said, ContainsSubstring("peer lost peer=1"));
   }
 }
 

@@ -254,6 +254,30 @@ TEST_CASE("a rank that waited for one that has gone on during the look has not h
   CHECK(verdict_on(evidence_of(stands), {0, 1, 2}).culprits == ranges({1, 2}));
 }
 
+TEST_CASE("ranks in an operation that all ranks have begun have hung only if nothing changes") {
+  const auto verdict_after = [](const std::vector<Stand>& stands, const std::vector<int>& suspects,
+                                std::optional<std::uint64_t> before) {
+    RankPositions positions;
+    note(positions, evidence_of(stands));
+    return judge(positions, ranges(suspects), before);
+  };
+  // Rank 0 has computed for a long time and has arrived just before the look.
+  std::vector<Stand> stands(3, {.arrived = 11, .is_inside = true});
+  stands[0].is_quiet = false;
+  const HangVerdict first = verdict_after(stands, {1, 2}, {});
+  CHECK(first.culprits.empty());
+  CHECK(first.begun_by_all == 11);
+  CHECK(first.words == "ranks 1-2 wait in all_reduce #11, which all ranks have begun");
+  CHECK(verdict_after(stands, {1, 2}, 10).culprits.empty());
+  CHECK(verdict_after(stands, {1, 2}, 11).culprits == ranges({1, 2}));
+  // A rank outside of the operation has hung.
+  stands[2].is_inside = false;
+  CHECK(verdict_after(stands, {1, 2}, {}).culprits == ranges({1, 2}));
+  // So have all if all are silent.
+  stands.assign(3, {.arrived = 11, .is_inside = true});
+  CHECK(verdict_after(stands, {0, 1, 2}, {}).are_all);
+}
+
 TEST_CASE("the rank that lags in NCCL is blamed for the hang") {
   std::vector<Stand> stands(8, {.nccl = NcclPosition::Ahead});
   stands[5].nccl = NcclPosition::Behind;
