@@ -39,6 +39,8 @@ constexpr std::array kStrongTexts{
     KnownText{"CUBLAS_STATUS_ALLOC_FAILED", Sign::GpuMemory},
     KnownText{"Cuda failure 2 'out of memory'", Sign::GpuMemory},
     KnownText{"Cuda failure 'out of memory'", Sign::GpuMemory},
+    KnownText{"Failed to CUDA calloc", Sign::GpuMemory},
+    KnownText{"cuda failed with error 2 out of memory", Sign::GpuMemory},
     KnownText{"RESOURCE_EXHAUSTED: Out of memory", Sign::GpuMemory},
     KnownText{"CUDA_ERROR_OUT_OF_MEMORY", Sign::GpuMemory},
     KnownText{"cudaErrorMemoryAllocation", Sign::GpuMemory},
@@ -140,6 +142,7 @@ constexpr std::array kWeakTexts{
     KnownText{"PermissionError: ", Sign::MaybeStartUp},
     KnownText{"No such file or directory", Sign::MaybeStartUp},
     KnownText{"No CUDA GPUs are available", Sign::MaybeStartUp},
+    KnownText{"CUDA driver initialization failed", Sign::MaybeStartUp},
     KnownText{"no CUDA-capable device is detected", Sign::MaybeStartUp},
     KnownText{"usage: ", Sign::MaybeStartUp},
     KnownText{"Usage: ", Sign::MaybeStartUp},
@@ -209,6 +212,7 @@ bool is_exception_line(std::string_view line) {
   const std::size_t end = std::min(line.find(':'), line.size());
   const std::string_view name = line.substr(0, end);
   if (name.empty() || std::isalpha(static_cast<unsigned char>(name.front())) == 0) return false;
+  if (name.starts_with("nccl")) return false;  // "ncclInternalError: ...", below NCCL's exception
   if (name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._") !=
       name.npos)
     return false;

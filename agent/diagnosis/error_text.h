@@ -1,7 +1,8 @@
 // core. Interprets the texts that a worker left: those of PyTorch, NCCL, Gloo, CUDA, Python and
-// worker_lib. About half of the texts were found in the libraries of torch 2.15 and NCCL 2.30.7;
-// the others are of the C library, Python, the kernel and other programs, or are put together when
-// they are printed, and were not checked against a source.
+// worker_lib. About half of the texts were found in the libraries of torch 2.15 and NCCL 2.30.7,
+// and those of GPUs in reports of real failures (tests/bench/gpu_faults.json); the others are of
+// the C library, Python, the kernel and other programs, or are put together when they are printed,
+// and were not checked against a source.
 #pragma once
 
 #include <map>

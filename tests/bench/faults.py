@@ -382,12 +382,14 @@ def table(results, torchrun_lines, is_markdown):
         rows.append((kind, str(len(own)), f"{right}", f"{both}", f"{statistics.median(times):.1f}", f"{max(times):.1f}", f"{soon}"))
     if is_markdown:
         for place, row in enumerate(rows):
-            print("| " + " | ".join(row) + (" | torchrun |" if place == 0 else f" | {torchrun_lines.get(row[0], '')} |"))
+            if torchrun_lines:
+                row = (*row, "torchrun" if place == 0 else torchrun_lines.get(row[0], ""))
+            print("| " + " | ".join(row) + " |")
             if place == 0:
-                print("|" + "---|" * (len(row) + 1))
+                print("|" + "---|" * len(row))
     else:
         for row in rows:
-            print(f"{row[0]:<20}" + "".join(f"{cell:>13}" for cell in row[1:]))
+            print(f"{row[0]:<34}" + "".join(f"{cell:>13}" for cell in row[1:]))
     return rows
 
 
@@ -421,7 +423,7 @@ def main():
             case, fault = result.case, result.case.fault
             if not (result.is_class_right and result.are_ranks_right and result.seconds <= 10):
                 print(f"NOT RIGHT: {fault.kind}, {fault.job} {fault.name}{' hang-timeout' if fault.hangs else ''}"
-                      f"{' timeout' if fault.timeout else ''}, {case.nodes} nodes of {case.per_node}, rank {case.rank}, step {case.step}: "
+                      f"{' timeout' if fault.timeout and fault.job != 'replay' else ''}, {case.nodes} nodes of {case.per_node}, rank {case.rank}, step {case.step}: "
                       f"{result.found} {result.ranks} in {result.seconds:.1f} s: {result.summary}", flush=True)
     if results:
         lines = {}

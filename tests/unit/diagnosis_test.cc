@@ -1,6 +1,7 @@
 // Cases marked "tried" have the text of a fault that was caused in a real run on CPUs (torch 2.15,
 // Gloo), abridged, and with ranks and group sizes changed where the case needs it. All others are
-// written by hand, in particular those of GPUs and NCCL: no such failure could be recorded.
+// written by hand, in particular those of GPUs and NCCL. tests/bench/gpu_faults.json has texts of
+// real failures of GPUs, which jobs of drun replay.
 #include "agent/diagnosis/diagnosis.h"
 
 #include <cerrno>
@@ -607,6 +608,12 @@ std::vector<Case> cases() {
                           "Traceback (most recent call last):",
                           "torch.distributed.DistBackendError: NCCL error in: x.cpp:1296, internal "
                           "error"})}),
+       Fault::GpuMemory, "rank 2", kNo});
+  add({"NCCL's last error is that it has no GPU memory",
+       failed({exited(2, {"RuntimeError: NCCL error in: x.cpp:1269, internal error, NCCL version "
+                          "2.14.3",
+                          "ncclInternalError: Internal check failed.",
+                          "Last error:", "Failed to CUDA calloc async 1920 bytes"})}),
        Fault::GpuMemory, "rank 2", kNo});
   add({"an Xid that a program causes, in its output",
        failed({exited(2, {"NVRM: Xid (PCI:0000:db:00): 31, pid=136, Ch 00000008. MMU Fault",
