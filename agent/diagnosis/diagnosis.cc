@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "agent/diagnosis/error_text.h"
+#include "agent/diagnosis/gpu_faults.h"
 #include "agent/diagnosis/hang_positions.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {
@@ -18,7 +20,23 @@ constexpr std::chrono::seconds kStartUpTime{20};
 struct Read {
   const Failure* failure = nullptr;
   ErrorText text{};
+  // In the kernel log of its node: the first, or one that names the process.
+  std::string kernel_line{};
+  std::optional<GpuFault> gpu_fault{};
 };
+
+Read read_of(const Failure& failure) {
+  Read read{.failure = &failure, .text = read_error_text(failure)};
+  for (const std::string_view line : split(parts_of(failure.traceback).kernel_log, '\n')) {
+    std::optional<GpuFault> fault = parse_gpu_fault(line);
+    const bool is_its_own = fault && failure.pid > 0 && fault->pid == failure.pid;
+    if (!fault || (read.gpu_fault && !is_its_own)) continue;
+    read.kernel_line = line;
+    read.gpu_fault = std::move(fault);
+    if (is_its_own) break;
+  }
+  return read;
+}
 
 // Whether the failure follows from another rank's.
 bool is_victim(const Read& read) {
@@ -202,6 +220,50 @@ Diagnosis desync_from(const Read& read, const std::vector<Read>& all) {
   return diagnosis;
 }
 
+// Whether an error of a GPU may be behind it: nothing shows another cause.
+bool is_vague(const Read& read, bool is_early) {
+  if (!read.failure->injected.empty() || by_status(read, is_early)) return false;
+  if (is_victim(read)) return true;
+  if (read.text.sign)
+    return *read.text.sign == Sign::Hardware || *read.text.sign == Sign::NcclError;
+  const auto* killed = std::get_if<Killed>(&read.failure->status);
+  if (killed != nullptr &&
+      (killed->signal == SIGTERM || killed->signal == SIGINT || killed->signal == SIGHUP))
+    return false;
+  return !read.text.is_exception || read.text.names_gpu;
+}
+
+// The failure that a line of the kernel log explains, if the cause so far does not explain it
+// better. Null: none.
+const Read* with_gpu_fault(const std::vector<Read>& all, const Read* cause, bool is_early) {
+  if (cause != nullptr && !is_vague(*cause, is_early)) return nullptr;
+  const Read* found = nullptr;
+  for (const Read& read : all) {
+    if (!read.gpu_fault || !is_vague(read, is_early)) continue;
+    if (read.failure->pid > 0 && read.gpu_fault->pid == read.failure->pid) return &read;
+    if (found == nullptr || &read == cause) found = &read;
+  }
+  return found;
+}
+
+Diagnosis by_kernel_log(const Read& read) {
+  const Failure& failure = *read.failure;
+  const GpuFault& fault = *read.gpu_fault;
+  const std::string node = std::to_string(failure.node_rank);
+  Diagnosis diagnosis{
+      .fault = FaultClass::Hardware,
+      .ranks = only(failure.rank),
+      .summary = "node " + node + " (" + rank_words(failure) + "): " + fault.words,
+      .evidence = {evidence_text(kernel_log_line(failure.node_rank, read.kernel_line))},
+      .restart_helps = RestartHelps::Yes,
+      .advice = advice_of(fault.remedy),
+      .adds_to_headline = true};
+  if (excludes_node(fault.remedy)) diagnosis.exclude_node = failure.node_rank;
+  add_read(diagnosis, read);
+  add_line(diagnosis, ended_line(failure));
+  return diagnosis;
+}
+
 // The diagnosis of a failure that is not a consequence of another one.
 Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early) {
   if (std::optional<Diagnosis> found = by_status(read, is_early)) return *std::move(found);
@@ -266,6 +328,7 @@ Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early
     case Sign::Waited:
     case Sign::PeerLost:
     case Sign::NoConnection:
+    case Sign::NcclError:
       break;
   }
   return crash_of(read);
@@ -295,9 +358,9 @@ std::optional<Diagnosis> by_stacks(const std::vector<Read>& all, int world_size)
   const RankRanges others =
       difference(world_size > 0 ? RankRanges{{0, world_size - 1}} : RankRanges(), reported);
   Diagnosis diagnosis = diagnose_hang(evidence, others, world_size);
-  const bool is_telling = diagnosis.fault == FaultClass::Desync ||
-                          diagnosis.fault == FaultClass::MissingRank ||
-                          diagnosis.fault == FaultClass::DataLoader;
+  const bool is_telling =
+      diagnosis.fault == FaultClass::Desync || diagnosis.fault == FaultClass::MissingRank ||
+      diagnosis.fault == FaultClass::DataLoader || diagnosis.fault == FaultClass::Hardware;
   if (!is_telling || diagnosis.ranks.empty()) return std::nullopt;
   add_read(diagnosis, all.front());
   diagnosis.adds_to_headline = true;
@@ -399,9 +462,9 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
       if (std::holds_alternative<Hung>(failure.status))
         suspects.push_back({failure.rank, failure.rank});
     normalize(suspects);
-    if (knows_calls) return *seen.calls;
     Diagnosis diagnosis = diagnose_hang(seen.stacks ? *seen.stacks : read_evidence(root.traceback),
                                         suspects, outcome.world_size);
+    if (knows_calls && diagnosis.fault != FaultClass::Hardware) return *seen.calls;
     diagnosis.adds_to_headline = diagnosis.fault != FaultClass::Hang || diagnosis.ranks != suspects;
     return diagnosis;
   }
@@ -409,10 +472,21 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
   if (!ran && outcome.restarts == 0 && outcome.duration.count() > 0) ran = outcome.duration;
   std::vector<Read> reads;
   const std::size_t count = std::min(failed.failures.size(), kMostFailuresRead);
-  for (std::size_t i = 0; i < count; ++i)
-    reads.push_back({&failed.failures[i], read_error_text(failed.failures[i])});
-  const auto cause =
-      std::find_if(reads.begin(), reads.end(), [](const Read& read) { return !is_victim(read); });
+  for (std::size_t i = 0; i < count; ++i) reads.push_back(read_of(failed.failures[i]));
+  auto cause = std::find_if(reads.begin(), reads.end(), [](const Read& read) {
+    return !is_victim(read) && read.text.sign != Sign::NcclError;
+  });
+  if (cause == reads.end())
+    cause =
+        std::find_if(reads.begin(), reads.end(), [](const Read& read) { return !is_victim(read); });
+  const Read* of_gpu =
+      with_gpu_fault(reads, cause == reads.end() ? nullptr : &*cause, is_soon(ran));
+  // It may only have waited for another rank of its node, which is the one with the faulty GPU.
+  if (of_gpu != nullptr && is_victim(*of_gpu) && of_gpu->gpu_fault->pid != of_gpu->failure->pid) {
+    std::optional<Diagnosis> found = by_stacks(reads, outcome.world_size);
+    if (found && found->fault == FaultClass::Hardware) return *std::move(found);
+  }
+  if (of_gpu != nullptr) cause = reads.begin() + (of_gpu - reads.data());
   const bool has_waited = std::any_of(reads.begin(), reads.end(), [](const Read& read) {
     return read.text.sign == Sign::Waited || read.text.sign == Sign::MissingRank;
   });
@@ -421,7 +495,8 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
     if (std::optional<Diagnosis> found = by_stacks(reads, outcome.world_size))
       return *std::move(found);
   if (cause == reads.end()) return of_waiting(reads, outcome.world_size);
-  Diagnosis diagnosis = by_texts(*cause, reads, is_soon(ran));
+  Diagnosis diagnosis =
+      of_gpu != nullptr ? by_kernel_log(*cause) : by_texts(*cause, reads, is_soon(ran));
   if (!cause->failure->injected.empty()) {
     diagnosis.evidence.insert(
         diagnosis.evidence.begin(),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
+#include "agent/diagnosis/gpu_faults.h"
 #include "agent/diagnosis/hang_positions.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/text.h"
@@ -38,15 +39,17 @@ constexpr std::array kStrongTexts{
     KnownText{"CUBLAS_STATUS_ALLOC_FAILED", Sign::GpuMemory},
     KnownText{"Cuda failure 2 'out of memory'", Sign::GpuMemory},
     KnownText{"Cuda failure 'out of memory'", Sign::GpuMemory},
+    KnownText{"Failed to CUDA calloc", Sign::GpuMemory},
+    KnownText{"cuda failed with error 2 out of memory", Sign::GpuMemory},
     KnownText{"RESOURCE_EXHAUSTED: Out of memory", Sign::GpuMemory},
     KnownText{"CUDA_ERROR_OUT_OF_MEMORY", Sign::GpuMemory},
     KnownText{"cudaErrorMemoryAllocation", Sign::GpuMemory},
     KnownText{"uncorrectable ECC error", Sign::Hardware},
     KnownText{"cudaErrorECCUncorrectable", Sign::Hardware},
     KnownText{"uncorrectable NVLink error", Sign::Hardware},
-    KnownText{"NVRM: Xid", Sign::Hardware},
     KnownText{"GPU has fallen off the bus", Sign::Hardware},
     KnownText{"GPU is lost", Sign::Hardware},
+    KnownText{"Unable to determine the device handle for GPU", Sign::Hardware},
     KnownText{"CUDA error: hardware stack error", Sign::Hardware},
     KnownText{"over nvlink or a hardware error", Sign::Hardware},
     KnownText{"[Hardware Error]", Sign::Hardware},
@@ -75,7 +78,9 @@ constexpr std::array kStrongTexts{
     KnownText{" is late, stuck or expects something else", Sign::MissingRank},
     KnownText{"another rank is late, stuck or has made fewer calls", Sign::Waited},
     KnownText{"ncclRemoteError", Sign::PeerLost},
+    KnownText{"NCCL communicator was aborted on rank", Sign::PeerLost},
     KnownText{"Connection closed by remote peer", Sign::PeerLost},
+    KnownText{"Socket recv failed while polling for opId", Sign::PeerLost},
     KnownText{"Connection closed by peer", Sign::PeerLost},
     KnownText{"Did the remote server shutdown or crash", Sign::PeerLost},
     KnownText{"Application timeout caused pair closure", Sign::PeerLost},
@@ -90,6 +95,11 @@ constexpr std::array kStrongTexts{
     KnownText{"IndentationError: ", Sign::StartUp},
     KnownText{"TabError: ", Sign::StartUp},
     KnownText{"error while loading shared libraries", Sign::StartUp},
+    KnownText{"The NVIDIA driver on your system is too old", Sign::StartUp},
+    KnownText{"CUDA driver version is insufficient", Sign::StartUp},
+    KnownText{"no kernel image is available for execution on the device", Sign::StartUp},
+    KnownText{"Torch not compiled with CUDA enabled", Sign::StartUp},
+    KnownText{"invalid device ordinal", Sign::StartUp},
     KnownText{": can't open file '", Sign::StartUp},
     KnownText{": error: unrecognized arguments", Sign::StartUp},
     KnownText{": error: the following arguments are required", Sign::StartUp},
@@ -101,7 +111,6 @@ constexpr std::array kWeakTexts{
     KnownText{"Cannot allocate memory", Sign::HostMemory},
     KnownText{"Unable to allocate", Sign::HostMemory},
     KnownText{"No space left on device: '/dev/shm", Sign::DataLoaderWorker},
-    KnownText{"Xid", Sign::Hardware},
     KnownText{"uncorrectable", Sign::Hardware},
     KnownText{"CUDA-capable device(s) is/are busy or unavailable", Sign::Hardware},
     KnownText{"Bus error", Sign::Hardware},
@@ -132,11 +141,22 @@ constexpr std::array kWeakTexts{
     KnownText{"NotADirectoryError: ", Sign::MaybeStartUp},
     KnownText{"PermissionError: ", Sign::MaybeStartUp},
     KnownText{"No such file or directory", Sign::MaybeStartUp},
+    KnownText{"No CUDA GPUs are available", Sign::MaybeStartUp},
+    KnownText{"CUDA driver initialization failed", Sign::MaybeStartUp},
+    KnownText{"no CUDA-capable device is detected", Sign::MaybeStartUp},
     KnownText{"usage: ", Sign::MaybeStartUp},
     KnownText{"Usage: ", Sign::MaybeStartUp},
     KnownText{"command not found", Sign::MaybeStartUp},
     KnownText{"invalid option", Sign::MaybeStartUp},
     KnownText{"unrecognized option", Sign::MaybeStartUp},
+    KnownText{"NCCL error in", Sign::NcclError},
+};
+
+// In errors of the GPU's libraries.
+constexpr std::array kGpuWords{
+    std::string_view("CUDA"),   std::string_view("cuda"),  std::string_view("NCCL"),
+    std::string_view("CUBLAS"), std::string_view("CUDNN"), std::string_view("cuDNN"),
+    std::string_view("HIP "),
 };
 
 // Lines that follow the error of a Python program and do not explain it.
@@ -192,6 +212,7 @@ bool is_exception_line(std::string_view line) {
   const std::size_t end = std::min(line.find(':'), line.size());
   const std::string_view name = line.substr(0, end);
   if (name.empty() || std::isalpha(static_cast<unsigned char>(name.front())) == 0) return false;
+  if (name.starts_with("nccl")) return false;  // "ncclInternalError: ...", below NCCL's exception
   if (name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._") !=
       name.npos)
     return false;
@@ -200,19 +221,29 @@ bool is_exception_line(std::string_view line) {
          last.ends_with("Interrupt");
 }
 
-bool is_noise(std::string_view line) {
-  return std::any_of(kNoise.begin(), kNoise.end(),
-                     [line](std::string_view each) { return is_in(line, each); });
+template <std::size_t kCount>
+bool is_any_in(std::string_view line, const std::array<std::string_view, kCount>& parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [line](std::string_view part) { return is_in(line, part); });
 }
+bool is_noise(std::string_view line) { return is_any_in(line, kNoise); }
+
+using FoundSign = std::optional<std::pair<Sign, std::string_view>>;
 
 template <std::size_t kCount>
-std::optional<std::pair<Sign, std::string_view>> find_in(
-    const std::vector<std::string_view>& lines, std::size_t first,
-    const std::array<KnownText, kCount>& texts) {
+FoundSign find_in(const std::vector<std::string_view>& lines, std::size_t first,
+                  const std::array<KnownText, kCount>& texts) {
   for (const KnownText& known : texts)
     for (std::size_t i = lines.size(); i-- > first;)
       if (is_in(lines[i], known.text)) return std::pair(known.sign, lines[i]);
   return std::nullopt;
+}
+
+// A program may print what it finds in the kernel log.
+FoundSign find_strong(const std::vector<std::string_view>& lines, std::size_t first) {
+  for (std::size_t i = lines.size(); i-- > first;)
+    if (parse_gpu_fault(lines[i])) return std::pair(Sign::Hardware, lines[i]);
+  return find_in(lines, first, kStrongTexts);
 }
 
 std::optional<int> number_at(std::string_view text) {
@@ -385,10 +416,37 @@ bool has_lost_peer(const Failure& failure) { return is_by_others(failure, {Sign:
 
 namespace {
 
+constexpr std::string_view kKernelMark = "--- GPU errors in the kernel log of its node ---\n";
 constexpr std::string_view kStacksMark = "--- the other ranks when it failed ---\n";
-constexpr std::size_t kMostStacksBytes = std::size_t{20} << 10;  // a traceback has 32 KiB
+constexpr std::size_t kMostTraceback = std::size_t{31} << 10;  // the wire carries 32 KiB
+constexpr std::size_t kMostStacksBytes = std::size_t{20} << 10;
+
+// The end of `traceback`, `mark` and `text`.
+std::string with_part(std::string_view traceback, std::string_view mark, std::string_view text,
+                      std::size_t most_before) {
+  if (traceback.size() > most_before) traceback.remove_prefix(traceback.size() - most_before);
+  std::string whole(traceback);
+  if (!whole.empty() && whole.back() != '\n') whole += '\n';
+  return whole.append(mark).append(text);
+}
+
+// Takes what is behind `mark` off the end of `text`.
+std::string_view cut_off(std::string_view& text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  if (at == text.npos) return {};
+  const std::string_view part = text.substr(at + mark.size());
+  text = text.substr(0, at);
+  return part;
+}
 
 }  // namespace
+
+std::string with_kernel_log(std::string_view traceback, const std::vector<std::string>& lines) {
+  if (lines.empty()) return std::string(traceback);
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return with_part(traceback, kKernelMark, text, kMostTraceback - text.size());
+}
 
 std::string stacks_at_failure(const Evidence& evidence) {
   std::string text;
@@ -400,17 +458,14 @@ std::string stacks_at_failure(const Evidence& evidence) {
 }
 
 std::string with_stacks(std::string_view traceback, std::string_view stacks) {
-  constexpr std::size_t kRest = (std::size_t{31} << 10) - kMostStacksBytes;
-  std::string text(traceback.substr(traceback.size() > kRest ? traceback.size() - kRest : 0));
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  return text + std::string(kStacksMark) + std::string(stacks);
+  return with_part(traceback, kStacksMark, stacks, kMostTraceback - kMostStacksBytes);
 }
 
 TracebackParts parts_of(std::string_view traceback) {
-  const std::size_t mark = traceback.find(kStacksMark);
-  if (mark == traceback.npos) return {.traceback = traceback};
-  return {.traceback = traceback.substr(0, mark),
-          .stacks = traceback.substr(mark + kStacksMark.size())};
+  TracebackParts parts{.traceback = traceback};
+  parts.stacks = cut_off(parts.traceback, kStacksMark);
+  parts.kernel_log = cut_off(parts.traceback, kKernelMark);
+  return parts;
 }
 
 ErrorText read_error_text(const Failure& failure) {
@@ -451,9 +506,14 @@ ErrorText read_error_text(const Failure& failure) {
     found.line = evidence_text(is_exception ? lines[first] : lines[i]);
     break;
   }
-  auto sign = find_in(lines, first, kStrongTexts);
+  found.is_exception = is_exception;
+  found.names_gpu = std::any_of(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(),
+                                [](std::string_view line) { return is_any_in(line, kGpuWords); });
+  FoundSign sign = find_strong(lines, first);
   // An earlier text is the cause only of an exception that came from it, or of an end without one.
-  if (!sign && (is_chain || !is_exception)) sign = find_in(lines, 0, kStrongTexts);
+  // NCCL's warnings precede its error.
+  is_chain = is_chain || (is_exception && is_in(lines[first], "NCCL error in"));
+  if (!sign && (is_chain || !is_exception)) sign = find_strong(lines, 0);
   if (!sign) sign = find_in(lines, first, kWeakTexts);
   if (!sign) return found;
   found.sign = sign->first;

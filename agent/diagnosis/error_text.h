@@ -1,7 +1,8 @@
 // core. Interprets the texts that a worker left: those of PyTorch, NCCL, Gloo, CUDA, Python and
-// worker_lib. About half of the texts were found in the libraries of torch 2.15 and NCCL 2.30.7;
-// the others are of the C library, Python, the kernel and other programs, or are put together when
-// they are printed, and were not checked against a source.
+// worker_lib. About half of the texts were found in the libraries of torch 2.15 and NCCL 2.30.7,
+// and those of GPUs in reports of real failures (tests/bench/gpu_faults.json); the others are of
+// the C library, Python, the kernel and other programs, or are put together when they are printed,
+// and were not checked against a source.
 #pragma once
 
 #include <map>
@@ -26,6 +27,7 @@ enum class Sign {
   Waited,       // a deadline passed while it waited for others
   PeerLost,     // a connection that had worked was lost
   NoConnection,
+  NcclError,  // without its cause, which may be the failure of another rank
   PortInUse,
   StartUp,       // missing modules, syntax errors
   MaybeStartUp,  // the same, if it happens soon after the start
@@ -46,6 +48,8 @@ struct ErrorText {
   // The Python call that it was in: "all_reduce", and the user's line: "train.py:33 in step".
   std::string collective{};
   std::string place{};
+  bool is_exception = false;  // its last error is one of Python
+  bool names_gpu = false;     // the error is one of CUDA, HIP or NCCL
 };
 
 ErrorText read_error_text(const Failure& failure);
@@ -55,13 +59,17 @@ bool has_only_waited(const Failure& failure);
 // Whether they show that it failed because it lost the connection to another rank.
 bool has_lost_peer(const Failure& failure);
 
-// --- The stacks of the other ranks when a collective timed out, as the end of a traceback
+// --- What drun adds to the end of a failure's traceback
 
+// Errors of GPUs in the kernel log of its node (gpu_faults.h).
+std::string with_kernel_log(std::string_view traceback, const std::vector<std::string>& lines);
+// The stacks of the other ranks when a collective timed out. Add them last.
 std::string stacks_at_failure(const Evidence& evidence);
 std::string with_stacks(std::string_view traceback, std::string_view stacks);
-// The two parts of such a traceback; `stacks` is empty if there are none.
+// The parts of such a traceback; empty: there are none.
 struct TracebackParts {
   std::string_view traceback{};
+  std::string_view kernel_log{};
   std::string_view stacks{};
 };
 TracebackParts parts_of(std::string_view traceback);

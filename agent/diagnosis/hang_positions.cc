@@ -8,6 +8,7 @@
 
 #include "agent/diagnosis/error_text.h"
 #include "agent/diagnosis/flight_recorder.h"
+#include "agent/diagnosis/gpu_faults.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {
@@ -293,6 +294,34 @@ Diagnosis desync_of(const std::map<std::string, RankRanges>& calls) {
   return diagnosis;
 }
 
+// From lines of the kernel log, which are among those of the ranks that they may concern. If there
+// are several, the one that concerns the fewest ranks.
+std::optional<Diagnosis> by_kernel_log(const std::vector<Placed>& placed) {
+  std::map<std::string_view, RankRanges> ranks;
+  for (const Placed& each : placed)
+    for (const std::string_view line : each.group->lines)
+      if (const auto parsed = parse_kernel_log_line(line); parsed && parse_gpu_fault(parsed->text))
+        ranks[line].insert(ranks[line].end(), each.group->ranks.begin(), each.group->ranks.end());
+  if (ranks.empty()) return std::nullopt;
+  for (auto& [line, own] : ranks) normalize(own);
+  const auto& [line, own] =
+      *std::min_element(ranks.begin(), ranks.end(), [](const auto& one, const auto& other) {
+        return count_of(one.second) < count_of(other.second);
+      });
+  const int node = parse_kernel_log_line(line)->node;
+  const GpuFault fault = *parse_gpu_fault(line);
+  Diagnosis diagnosis{
+      .fault = FaultClass::Hardware,
+      .ranks = own,
+      .summary = "node " + std::to_string(node) + " (" + ranks_text(own) + "): " + fault.words,
+      .evidence = {evidence_text(line)},
+      .restart_helps = RestartHelps::Yes,
+      .advice = advice_of(fault.remedy)};
+  if (excludes_node(fault.remedy)) diagnosis.exclude_node = node;
+  add_evidence(diagnosis, placed);
+  return diagnosis;
+}
+
 std::vector<FlightDump> flights_of(const Evidence& evidence) {
   std::vector<FlightDump> dumps;
   for (const StackGroup& group : evidence.groups) {
@@ -439,6 +468,7 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
                     [position](const Placed& each) { return each.at.position == position; });
   };
   Diagnosis diagnosis;
+  if (std::optional<Diagnosis> found = by_kernel_log(placed)) return *std::move(found);
   // A rank that is in no call comes first: ranks of smaller groups may wait for it in other calls.
   const Diagnosis recorded = diagnose_calls(flights_of(evidence));
   if (recorded.fault == FaultClass::Desync) return recorded;

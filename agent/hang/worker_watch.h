@@ -1,5 +1,5 @@
-// edge. Observes this node's workers while they run: detects hangs and, on request, reads each
-// worker's stacks.
+// edge. Observes this node's workers while they run: detects hangs, reads each worker's stacks on
+// request, and finds errors of GPUs in the kernel log.
 //
 // Round:   prepare(); start() when the workers run; stop() before they are stopped, because a
 //          debugger still running then would be treated as their leftover process.
@@ -17,6 +17,7 @@
 #include "agent/hang/hang_watch.h"
 #include "agent/hang/node_look.h"
 #include "agent/nccl_ras/ras_service.h"
+#include "agent/process/kernel_log.h"
 #include "agent/spec.h"
 #include "agent/stacks/stacks.h"
 #include "rendezvous/base/log.h"
@@ -37,10 +38,7 @@ class WorkerWatch {
               std::span<const std::string> environment, Output& output);
 
   // Errors: System if heartbeat files cannot be created.
-  Result<void> prepare(const World& world) {
-    if (Result<void> prepared = flights_.prepare(world); !prepared) return prepared;
-    return hangs_.prepare(world);
-  }
+  Result<void> prepare(const World& world);
   // Where PyTorch is asked for its Flight Recorder.
   std::vector<EnvironmentEntry> flight_environment(int local_rank) const {
     return flights_.environment(local_rank);
@@ -64,6 +62,10 @@ class WorkerWatch {
   // The time between two hang checks.
   std::chrono::milliseconds interval() const { return hangs_.interval(); }
 
+  // Errors of GPUs since prepare() that may concern the worker. `pids`: of all workers, by local
+  // rank.
+  std::vector<std::string> gpu_faults(int pid, const std::vector<int>& pids);
+
   // Inspects the workers, which must be running. `on_evidence` is called once, from the loop or
   // from stop().
   void look(OnEvidence on_evidence);
@@ -74,8 +76,11 @@ class WorkerWatch {
   FlightRequests flights_;
   StackCollector collector_;
   NodeLook look_;
+  KernelLog kernel_log_;
+  std::vector<std::string> gpu_fault_lines_;
   Pids pids_;
   int base_rank_ = 0;
+  int node_rank_ = 0;
 };
 
 }  // namespace drun::agent

@@ -113,11 +113,13 @@ std::string_view Tail::bytes() const {
 }
 
 std::vector<std::string> last_lines(std::string_view bytes) {
+  constexpr std::string_view kFrameOfTorch = "frame #";
   while (bytes.ends_with('\n') || bytes.ends_with('\r')) bytes.remove_suffix(1);
   std::vector<std::string> lines;
   while (!bytes.empty() || !lines.empty()) {
     const std::size_t before = bytes.rfind('\n');
-    lines.push_back(as_shown(before == bytes.npos ? bytes : bytes.substr(before + 1)));
+    const std::string_view line = before == bytes.npos ? bytes : bytes.substr(before + 1);
+    if (!line.starts_with(kFrameOfTorch)) lines.push_back(as_shown(line));
     if (before == bytes.npos || lines.size() == kTailLines) break;
     bytes = bytes.substr(0, before);
   }

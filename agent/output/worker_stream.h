@@ -101,7 +101,8 @@ class Tail {
   std::string bytes_;
 };
 
-// The last kTailLines of `bytes`, each of at most kTailLineBytes.
+// The last kTailLines of `bytes`, each of at most kTailLineBytes. Without the C++ frames that
+// PyTorch prints behind an error, which can be more than that.
 std::vector<std::string> last_lines(std::string_view bytes);
 
 // --- The stream

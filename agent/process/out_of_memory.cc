@@ -1,10 +1,6 @@
 #include "agent/process/out_of_memory.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <sstream>
@@ -67,17 +63,14 @@ std::optional<std::uint64_t> parse_oom_kills(std::string_view text) {
   return kills;
 }
 
-std::optional<int> parse_oom_victim(std::string_view record) {
-  // "emerg,seq,time,-;text" from /dev/kmsg; the bare text is taken as well.
-  if (const std::size_t semicolon = record.find(';'); semicolon != std::string_view::npos)
-    record.remove_prefix(semicolon + 1);
+std::optional<int> parse_oom_victim(std::string_view text) {
   // Kernels before 5.0 say "Kill process 12 (x) score ..." first; only "Killed" reports the kill.
   constexpr std::string_view kDeed = "Killed process ";
-  const std::size_t at = record.find(kDeed);
+  const std::size_t at = text.find(kDeed);
   if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view before = record.substr(0, at);
+  const std::string_view before = text.substr(0, at);
   const bool is_kernels = before.empty() || before.find("emory") != std::string_view::npos;
-  return is_kernels ? number_at_start<int>(record.substr(at + kDeed.size())) : std::nullopt;
+  return is_kernels ? number_at_start<int>(text.substr(at + kDeed.size())) : std::nullopt;
 }
 
 OomFiles parse_cgroups(std::string_view text) {
@@ -98,13 +91,7 @@ OomFiles parse_cgroups(std::string_view text) {
   return files;
 }
 
-OomWatch::OomWatch()
-    : files_(parse_cgroups(read_file("/proc/self/cgroup"))),
-      log_fd_(open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
-
-OomWatch::~OomWatch() {
-  if (log_fd_ >= 0) close(log_fd_);
-}
+OomWatch::OomWatch() : files_(parse_cgroups(read_file("/proc/self/cgroup"))) {}
 
 std::optional<std::uint64_t> OomWatch::count() const {
   for (const std::string& path : {files_.v2, files_.v1}) {
@@ -117,23 +104,13 @@ std::optional<std::uint64_t> OomWatch::count() const {
 void OomWatch::begin() {
   victims_.clear();
   seen_ = count().value_or(0);
-  if (log_fd_ >= 0) lseek(log_fd_, 0, SEEK_END);
-}
-
-void OomWatch::read_log() {
-  std::array<char, 8192> record;  // the kernel's own limit on one record
-  while (log_fd_ >= 0) {
-    const ssize_t size = read(log_fd_, record.data(), record.size());
-    // EPIPE: records were overwritten before this read; the next read continues after them.
-    if (size < 0 && (errno == EPIPE || errno == EINTR)) continue;
-    if (size <= 0) return;
-    const std::string_view text(record.data(), static_cast<std::size_t>(size));
-    if (const auto victim = parse_oom_victim(text)) victims_.insert(*victim);
-  }
+  log_.skip();
 }
 
 bool OomWatch::is_victim(int pid) {
-  read_log();
+  log_.read([this](std::string_view text) {
+    if (const auto victim = parse_oom_victim(text)) victims_.insert(*victim);
+  });
   const bool is_named = victims_.contains(pid);
   const std::uint64_t kills = count().value_or(seen_);
   const bool is_counted = kills > seen_;

@@ -12,14 +12,16 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "agent/process/kernel_log.h"
+
 namespace drun::agent {
 
 // Parses "oom_kill 3" of memory.events or memory.oom_control; absent: no such line.
 std::optional<std::uint64_t> parse_oom_kills(std::string_view text);
 
-// The pid in one record of the kernel log: "Out of memory: Killed process 123 (python3) ...", or
-// "Memory cgroup out of memory: Killed process 123 ...". "oom_reaper: ..." does not count.
-std::optional<int> parse_oom_victim(std::string_view record);
+// The pid in the text of one record of the kernel log: "Out of memory: Killed process 123 (python3)
+// ...", or "Memory cgroup out of memory: Killed process 123 ...". "oom_reaper: ..." does not count.
+std::optional<int> parse_oom_victim(std::string_view text);
 
 // The files that count the kills of this process's cgroup, from the text of /proc/self/cgroup,
 // under the usual mount point.
@@ -33,9 +35,6 @@ OomFiles parse_cgroups(std::string_view text);
 class OomWatch {
  public:
   OomWatch();
-  OomWatch(const OomWatch&) = delete;
-  OomWatch& operator=(const OomWatch&) = delete;
-  ~OomWatch();
 
   // Only kills after this call count.
   void begin();
@@ -46,10 +45,9 @@ class OomWatch {
 
  private:
   std::optional<std::uint64_t> count() const;
-  void read_log();
 
   OomFiles files_;
-  int log_fd_ = -1;
+  KernelLog log_;
   std::uint64_t seen_ = 0;
   std::unordered_set<int> victims_;
 };

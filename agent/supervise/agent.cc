@@ -784,6 +784,9 @@ void Agent::free_gpus(std::vector<rendezvous::SeenFailure> failures) {
 }
 
 void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
+  for (rendezvous::SeenFailure& each : failures)
+    each.failure.traceback =
+        with_kernel_log(each.failure.traceback, watch_.gpu_faults(each.failure.pid, round_pids_));
   if (!failures.empty() && !stacks_at_failure_.empty())
     failures.front().failure.traceback =
         with_stacks(failures.front().failure.traceback, stacks_at_failure_);

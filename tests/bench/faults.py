@@ -3,6 +3,7 @@
 
     tests/bench/faults.py build/bin/drun [--python PYTHON] [--count 200] [--healthy 100] [--seed 1]
                           [--torchrun PATH] [--kinds NAME,...] [--markdown]
+    tests/bench/faults.py build/bin/drun --gpu [--seed 1] [--kinds NAME,...] [--markdown]
 
 Ten kinds of faults, each the same number of times, in worker_lib jobs (tests/workers/faulty_rank.cc, which has to be built) and, with
 --python, in PyTorch jobs on CPUs (tests/workers/torch_faults.py; the Python needs torch). The jobs have 2 or 3 nodes of one machine
@@ -11,6 +12,10 @@ Ten kinds of faults, each the same number of times, in worker_lib jobs (tests/wo
 A diagnosis is right if the class is, and if its ranks are: the faulty rank is among them, and not more than half of the other ones. In a
 job of 2 ranks that disagree, both count as right. For a network fault no rank, or also the peers of the faulty one, count as right; for
 a lost node its number or a rank on it. Its time is from drun's first event of a failure or of a suspicion until the report is written.
+
+--gpu replays faults that need a GPU: tests/bench/gpu_faults.json has the texts of real failures. Each text is one job of drun for each
+order in which the ranks can fail: the faulty one last, at the same time, and first. The nodes of a fault with lines of the kernel log are
+drun processes of their own, each with a file in place of its /dev/kmsg, which needs root. No GPU is involved.
 
 Kernel kills for memory need root and a cgroup (v1 or v2) that may be created. Without that they are injected with --inject=oom.
 """
@@ -25,6 +30,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -33,6 +39,8 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+REPLAY_JOB = HERE.parent / "workers" / "replayed_fault.py"
+GPU_FAULTS = HERE / "gpu_faults.json"
 TORCH_JOB = HERE.parent / "workers" / "torch_faults.py"
 HANG_TIMEOUT = 3  # seconds; a loaded machine needs some
 MOST_SECONDS = 150  # of a job
@@ -103,6 +111,10 @@ KINDS = ["exit code", "signal", "exception", "killed for memory", "allocation fa
          "user error"]
 
 
+RECORDS = json.loads(GPU_FAULTS.read_text())
+GPU_KINDS = list(dict.fromkeys(record["kind"] for record in RECORDS["faults"]))
+
+
 @dataclasses.dataclass
 class Case:
     fault: Fault
@@ -168,11 +180,11 @@ def are_right(case, diagnosis):
     if fault.name == "node":
         node = case.rank // case.per_node
         return diagnosis["exclude_node"] == node or (bool(ranks) and {rank // case.per_node for rank in ranks} == {node})
-    if fault.kind == "network":
+    if fault.wanted == "network":
         return not ranks or case.rank in ranks
     if fault.name == "no program":
         return not ranks  # drun finds that before it starts anything
-    if fault.program:
+    if fault.program or (fault.job == "replay" and RECORDS["faults"][case.step]["peers"] == "same"):
         return bool(ranks)  # all ranks have the fault, and any of them may be the first
     if case.world == 2 and fault.kind == "desync":
         return case.rank in ranks or not ranks
@@ -183,9 +195,16 @@ def seconds_of(text):
     return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc).timestamp()
 
 
+def start(argv, **more):
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, **more)
+
+
 def run_until_end(argv, most_seconds, **more):
+    return wait_for(start(argv, **more), most_seconds)
+
+
+def wait_for(process, most_seconds):
     """Without Popen's timeout, which polls."""
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, **more)
     alarm = threading.Timer(most_seconds, lambda: os.killpg(process.pid, signal.SIGKILL))
     alarm.start()
     out = process.communicate()[0] if process.stdout else process.wait()
@@ -238,22 +257,53 @@ class Bench:
                               stderr=subprocess.STDOUT, preexec_fn=join)
             if group:
                 group.remove()
-            try:
-                ended = os.stat(f"{place}/report.json").st_mtime
-                diagnosis = json.loads(pathlib.Path(f"{place}/report.json").read_text())["diagnosis"]
-            except (OSError, ValueError):
-                tail = pathlib.Path(f"{place}/output").read_text(errors="replace")[-500:]
-                return Result(case, "no report", [], False, False, 0, tail)
-            began = [seconds_of(event["time"]) for event in events_in(place)
-                     if event["event"] in ("worker_failed", "hang_suspected")]
-            for event in events_in(place):
-                if not began and event["event"] in ("fault_injected", "round_stopping"):
-                    began.append(seconds_of(event["time"]))
+            return self.result_in(case, place)
+
+    def result_in(self, case, place):
+        fault = case.fault
+        try:
+            ended = os.stat(f"{place}/report.json").st_mtime
+            diagnosis = json.loads(pathlib.Path(f"{place}/report.json").read_text())["diagnosis"]
+        except (OSError, ValueError):
+            tail = pathlib.Path(f"{place}/output").read_text(errors="replace")[-500:]
+            return Result(case, "no report", [], False, False, 0, tail)
+        began = [seconds_of(event["time"]) for event in events_in(place)
+                 if event["event"] in ("worker_failed", "hang_suspected")]
+        for event in events_in(place):
+            if not began and event["event"] in ("fault_injected", "round_stopping"):
+                began.append(seconds_of(event["time"]))
         if diagnosis is None:
             return Result(case, "none", [], False, False, 0, "")
         return Result(case, diagnosis["class"], ranks_of(diagnosis["ranks"]), diagnosis["class"] == fault.wanted,
                       are_right(case, diagnosis), max(0, ended - min(began, default=ended)),
                       diagnosis["summary"] + " | " + " | ".join(diagnosis["evidence"]))
+
+    def replay(self, case):
+        """A case of gpu_cases(). Its step is the number of the fault, its fault's timeout the lead of the other ranks."""
+        has_kernel_log = "kernel" in RECORDS["faults"][case.step]
+        program = [str(REPLAY_JOB), str(GPU_FAULTS), str(case.step), str(case.rank), str(case.fault.timeout)]
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            port = held.getsockname()[1]
+        with tempfile.TemporaryDirectory() as place:
+            processes, output = [], open(f"{place}/output", "w")
+            for node in range(case.nodes if has_kernel_log else 1):
+                words = [self.drun, f"--nproc-per-node={case.per_node}", "--shutdown-timeout=3", "--output=lines",
+                         f"--events={place}/events{node}.jsonl", *([f"--report={place}/report.json"] if node == 0 else [])]
+                environment = self.environment(case.fault)
+                if has_kernel_log:
+                    log = environment["REPLAY_KERNEL_LOG"] = f"{place}/kmsg{node}"
+                    pathlib.Path(log).write_text("6,1,1,-;an earlier record\n")
+                    words += [f"--nnodes={case.nodes}", f"--node-rank={node}", "--master-addr=127.0.0.1",
+                              f"--master-port={port}"]
+                    words = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /dev/kmsg && exec "$@"', log, *words]
+                else:
+                    words.append(f"--local-nodes={case.nodes}")
+                processes.append(start([*words, *program], cwd=place, env=environment, stdout=output, stderr=subprocess.STDOUT))
+            for process in processes:
+                wait_for(process, MOST_SECONDS)
+            output.close()
+            return self.result_in(case, place)
 
     def run_healthy(self, case, seconds):
         """Returns what was found; empty: no alarm, and the job succeeded."""
@@ -278,10 +328,7 @@ class Bench:
 
 
 def events_in(place):
-    try:
-        lines = pathlib.Path(f"{place}/events.jsonl").read_text().splitlines()
-    except OSError:
-        return []
+    lines = [line for path in sorted(pathlib.Path(place).glob("events*.jsonl")) for line in path.read_text().splitlines()]
     found = []
     for line in lines:
         try:
@@ -310,9 +357,23 @@ def choose(kinds, count, has_torch, chance):
     return cases
 
 
+def gpu_cases(kinds, chance):
+    cases = []
+    for number, record in enumerate(RECORDS["faults"]):
+        if record["kind"] not in kinds or ("kernel" in record and os.geteuid() != 0):
+            continue
+        has_order = record["end"] != "hang" and record["peers"] != "same"
+        for lead in (0.15, 0, -0.15) if has_order else (0,):
+            nodes = chance.choice([2, 3])
+            per_node = 1 if nodes == 3 else chance.choice([1, 2])
+            fault = Fault(record["kind"], "replay", f"{number}, lead {lead}", record["wanted"], timeout=lead)
+            cases.append(Case(fault, nodes, per_node, chance.randrange(nodes * per_node), number))
+    return cases
+
+
 def table(results, torchrun_lines, is_markdown):
     rows = [("kind", "jobs", "right class", "right rank", "median s", "most s", "10 s")]
-    for kind in [kind for kind in KINDS if any(each.case.fault.kind == kind for each in results)] + ["all"]:
+    for kind in [kind for kind in KINDS + GPU_KINDS if any(each.case.fault.kind == kind for each in results)] + ["all"]:
         own = [each for each in results if kind in ("all", each.case.fault.kind)]
         times = [each.seconds for each in own]
         right = sum(each.is_class_right for each in own)
@@ -321,12 +382,14 @@ def table(results, torchrun_lines, is_markdown):
         rows.append((kind, str(len(own)), f"{right}", f"{both}", f"{statistics.median(times):.1f}", f"{max(times):.1f}", f"{soon}"))
     if is_markdown:
         for place, row in enumerate(rows):
-            print("| " + " | ".join(row) + (" | torchrun |" if place == 0 else f" | {torchrun_lines.get(row[0], '')} |"))
+            if torchrun_lines:
+                row = (*row, "torchrun" if place == 0 else torchrun_lines.get(row[0], ""))
+            print("| " + " | ".join(row) + " |")
             if place == 0:
-                print("|" + "---|" * (len(row) + 1))
+                print("|" + "---|" * len(row))
     else:
         for row in rows:
-            print(f"{row[0]:<20}" + "".join(f"{cell:>13}" for cell in row[1:]))
+            print(f"{row[0]:<34}" + "".join(f"{cell:>13}" for cell in row[1:]))
     return rows
 
 
@@ -340,23 +403,28 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2, help="at a time")
     parser.add_argument("--kinds", default="", help="only these, separated by commas")
+    parser.add_argument("--gpu", action="store_true", help="only replays recorded faults of GPUs")
+    parser.add_argument("--least", type=int, default=95, help="with --gpu: fail if a smaller share, in percent, is right")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     bench = Bench(options)
     chance = random.Random(options.seed)
     kinds = [kind for kind in KINDS if not options.kinds or kind in options.kinds.split(",")]
     cases = choose(kinds, options.count, bool(options.python), chance)
+    if options.gpu:
+        cases = gpu_cases([kind for kind in GPU_KINDS if not options.kinds or kind in options.kinds.split(",")], chance)
+        options.healthy = 0
     began = time.time()
     print(f"seed {options.seed}, {len(cases)} faults, load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, py-spy "
           + ("found" if any(os.access(f"{path}/py-spy", os.X_OK) for path in os.environ["PATH"].split(":")) else "not found"), flush=True)
     results = []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for result in pool.map(bench.run, cases):
+        for result in pool.map(bench.replay if options.gpu else bench.run, cases):
             results.append(result)
             case, fault = result.case, result.case.fault
             if not (result.is_class_right and result.are_ranks_right and result.seconds <= 10):
                 print(f"NOT RIGHT: {fault.kind}, {fault.job} {fault.name}{' hang-timeout' if fault.hangs else ''}"
-                      f"{' timeout' if fault.timeout else ''}, {case.nodes} nodes of {case.per_node}, rank {case.rank}, step {case.step}: "
+                      f"{' timeout' if fault.timeout and fault.job != 'replay' else ''}, {case.nodes} nodes of {case.per_node}, rank {case.rank}, step {case.step}: "
                       f"{result.found} {result.ranks} in {result.seconds:.1f} s: {result.summary}", flush=True)
     if results:
         lines = {}
@@ -366,7 +434,12 @@ def main():
                 if own:
                     lines[kind] = bench.torchrun_line(own[0])
                     print(f"torchrun, {kind}: {lines[kind]}", flush=True)
+        if options.gpu:
+            print("replayed from recorded evidence, without a GPU:")
         table(results, lines, options.markdown)
+        if options.gpu:
+            right = sum(each.is_class_right and each.are_ranks_right for each in results)
+            sys.exit(0 if 100 * right >= options.least * len(results) else f"fewer than {options.least} % are right")
         by_job = collections.Counter(result.case.fault.job for result in results)
         print(f"{by_job['torch']} PyTorch jobs, {by_job['worker_lib']} others; {time.time() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
     alarms = []

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -61,6 +63,37 @@ TEST_CASE("all nodes have the same diagnosis, with the node to exclude") {
   CHECK(diagnosis == nodes.report(1).at("diagnosis"));
   CHECK(diagnosis.at("class") == "hardware");
   CHECK(diagnosis.at("exclude_node") == 1);
+}
+
+TEST_CASE("an error of a GPU in the kernel log is the cause of an error of CUDA") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can put a file in place of the kernel log");
+    return;
+  }
+  const TemporaryDirectory directory;
+  const std::string log = directory.path() + "/kmsg";
+  std::ofstream(log) << "3,1,1,-;NVRM: Xid (PCI:0000:01:00): 48, before the job\n";
+  Launch launch = shell_job(
+      {"--nproc-per-node=3"},
+      "[ $RANK = 1 ] || sleep 60\n"
+      "echo \"3,2,2,-;NVRM: Xid (PCI:0000:c1:00): 79, pid=$$, name=sh, GPU has fallen off the "
+      "bus.\" >> " +
+          log + "\necho 'RuntimeError: CUDA error: unspecified launch failure' >&2; exit 1");
+  const Words in_namespace{
+      "unshare", "-m", "sh", "-c", "mount --bind \"$0\" /dev/kmsg && exec \"$@\"", log};
+  const std::string report = directory.path() + "/report.json";
+  launch.argv.insert(launch.argv.begin() + 1, "--report=" + report);
+  launch.argv = in_namespace + launch.argv;
+  const Ended ended = run(launch, 60s);
+  std::ifstream file(report);
+  const json diagnosis = json::parse(file).at("diagnosis");
+  INFO(ended.err << diagnosis.dump());
+  CHECK_THAT(ended.err,
+             ContainsSubstring("\n  cause      node 0 (rank 1): the GPU has fallen off the bus "
+                               "(Xid 79)\n"));
+  CHECK(diagnosis.at("class") == "hardware");
+  CHECK(diagnosis.at("ranks") == json::parse("[[1, 1]]"));
+  CHECK(diagnosis.at("exclude_node") == 0);
 }
 
 TEST_CASE("a stopped rank is the cause of a hang") {

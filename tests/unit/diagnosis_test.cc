@@ -1,6 +1,7 @@
 // Cases marked "tried" have the text of a fault that was caused in a real run on CPUs (torch 2.15,
 // Gloo), abridged, and with ranks and group sizes changed where the case needs it. All others are
-// written by hand, in particular those of GPUs and NCCL: no such failure could be recorded.
+// written by hand, in particular those of GPUs and NCCL. tests/bench/gpu_faults.json has texts of
+// real failures of GPUs, which jobs of drun replay.
 #include "agent/diagnosis/diagnosis.h"
 
 #include <cerrno>
@@ -45,6 +46,11 @@ Failure recorded(int rank, std::string message, std::string traceback = "") {
 Failure out_of_memory(int rank) {
   Failure failure = killed(rank, SIGKILL);
   failure.out_of_memory = true;
+  return failure;
+}
+// The node logged errors of a GPU while the worker ran.
+Failure logged(Failure failure, const Lines& kernel_log) {
+  failure.traceback = with_kernel_log(failure.traceback, kernel_log);
   return failure;
 }
 Failure injected(Failure failure) {
@@ -97,6 +103,12 @@ constexpr const char* kGlooTimeout =
 constexpr const char* kGlooClosed =
     "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] "
     "Connection closed by peer [10.0.0.2]:4711";
+// Of the worker with rank 2 (failure_of), and of none.
+constexpr const char* kOffTheBus =
+    "NVRM: Xid (PCI:0000:c1:00): 79, pid=102, name=python, GPU has fallen off the bus.";
+constexpr const char* kContained =
+    "NVRM: Xid (PCI:0000:08:00): 94, pid='<unknown>', name=<unknown>, Contained: SM (0x1).";
+constexpr const char* kUnknownCuda = "RuntimeError: CUDA error: unspecified launch failure";
 constexpr const char* kNcclRemote =
     "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
     "prematurely.";
@@ -517,6 +529,10 @@ std::vector<Case> cases() {
        failed({exited(1, {"RuntimeError: DataLoader timed out after 60 seconds"})}),
        Fault::DataLoader, "rank 1"});
   // Network.
+  add({"NCCL's communicator was aborted, and no rank has died",
+       failed({exited(0, {"[rank0]: torch.distributed.DistBackendError: NCCL communicator was "
+                          "aborted on rank 0."})}),
+       Fault::Network, "ranks", kYes});
   add({"connections break, and no rank has died",
        failed({exited(0, in_call("", "all_reduce", 9, kGlooClosed)),
                exited(1, in_call("", "all_reduce", 9, kGlooClosed))}),
@@ -569,7 +585,86 @@ std::vector<Case> cases() {
                           "error",
                           "Cuda failure 214 'uncorrectable ECC error encountered'"})}),
        Fault::Hardware, "rank 0", kYes, 0});
+  add({"the rank that hangs with the faulty GPU, not one of its node that waited for it",
+       failed({recorded(
+           2, "",
+           with_stacks(
+               with_kernel_log(text_of(in_call("", "all_reduce", 13, kGlooTimeout)), {kContained}),
+               std::string("rank 3: (/proc)\n  kernel log of node 1: ") + kContained + "\n" +
+                   kFutex))}),
+       Fault::Hardware, "rank 3", kYes});
   add({"SIGBUS", failed({killed(1, SIGBUS)}), Fault::Hardware, "rank 1"});
+  add({"an error of NCCL without a cause, and a rank with one",
+       failed({exited(0, {"torch.distributed.DistBackendError: NCCL error in: x.cpp:1296, internal "
+                          "error - please report this issue to the NCCL developers"}),
+               exited(3, {"RuntimeError: CUDA error: uncorrectable ECC error encountered"})}),
+       Fault::Hardware, "rank 3", kYes, 1});
+  add({"an error of NCCL alone",
+       failed({exited(2, {"torch.distributed.DistBackendError: NCCL error in: x.cpp:1296, internal "
+                          "error"})}),
+       Fault::Crash, "rank 2"});
+  add({"an error of NCCL behind its warning",
+       failed({exited(2, {"host:1:2 [0] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'",
+                          "Traceback (most recent call last):",
+                          "torch.distributed.DistBackendError: NCCL error in: x.cpp:1296, internal "
+                          "error"})}),
+       Fault::GpuMemory, "rank 2", kNo});
+  add({"NCCL's last error is that it has no GPU memory",
+       failed({exited(2, {"RuntimeError: NCCL error in: x.cpp:1269, internal error, NCCL version "
+                          "2.14.3",
+                          "ncclInternalError: Internal check failed.",
+                          "Last error:", "Failed to CUDA calloc async 1920 bytes"})}),
+       Fault::GpuMemory, "rank 2", kNo});
+  add({"an Xid that a program causes, in its output",
+       failed({exited(2, {"NVRM: Xid (PCI:0000:db:00): 31, pid=136, Ch 00000008. MMU Fault",
+                          "RuntimeError: CUDA error: an illegal memory access was encountered"})}),
+       Fault::Crash, "rank 2"});
+  add({"the kernel log explains an error of CUDA",
+       failed({logged(exited(2, {kUnknownCuda}), {kOffTheBus})}), Fault::Hardware, "rank 2", kYes,
+       1});
+  add({"the kernel log explains a signal", failed({logged(killed(3, SIGABRT), {kContained})}),
+       Fault::Hardware, "rank 3", kYes});
+  add({"the kernel log explains a lost peer, by the process id",
+       failed({logged(exited(3, {kNcclRemote}), {kOffTheBus}),
+               logged(exited(2, {kNcclRemote}), {kOffTheBus}), exited(0, {kNcclRemote})}),
+       Fault::Hardware, "rank 2", kYes, 1});
+  add({"the kernel log explains a timeout on its node",
+       failed(
+           {exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout)),
+            logged(exited(3, in_call("[rank3]: ", "all_reduce", 13, kGlooTimeout)), {kContained})}),
+       Fault::Hardware, "rank 3", kYes});
+  add({"an error of CUDA on the node of the faulty GPU, not one on another node",
+       failed({exited(0, {kUnknownCuda}), logged(exited(2, {kUnknownCuda}), {kOffTheBus})}),
+       Fault::Hardware, "rank 2", kYes, 1});
+  add({"the text of a worker about its GPU, and the kernel log",
+       failed({logged(exited(2, {"RuntimeError: CUDA error: uncorrectable ECC error encountered"}),
+                      {kContained})}),
+       Fault::Hardware, "rank 2", kYes});
+  add({"an exception that is not of the GPU, beside an error of a GPU",
+       failed({logged(exited(2, {"KeyError: 'x'"}), {kOffTheBus})}), Fault::Crash, "rank 2"});
+  add({"a clear cause on another node, beside an error of a GPU",
+       failed({exited(0, {"KeyError: 'x'"}), logged(exited(2, {kNcclRemote}), {kOffTheBus})}),
+       Fault::Crash, "rank 0"});
+  add({"GPU memory, beside an error of a GPU",
+       failed({logged(exited(2, {"torch.OutOfMemoryError: CUDA out of memory."}), {kContained})}),
+       Fault::GpuMemory, "rank 2", kNo});
+  add({"SIGTERM from outside, beside an error of a GPU",
+       failed({logged(killed(2, SIGTERM), {kContained})}), Fault::Crash, "rank 2", kYes});
+  add({"an injected fault, beside an error of a GPU",
+       failed({logged(injected(killed(2, SIGKILL)), {kContained})}), Fault::Crash, "rank 2", kYes});
+  add({"a hang: the kernel log names a process",
+       hung({0, 1, 3}, std::string("ranks 0, 1, 3: no sign of life (py-spy)\n") + kInAllReduce +
+                           "rank 2: no sign of life (py-spy)\n  kernel log of node 1: " +
+                           kOffTheBus + "\n" + kInAllReduce),
+       Fault::Hardware, "rank 2", kYes, 1});
+  add({"a collective timed out, and the kernel log of another node shows an error of a GPU",
+       failed({recorded(
+           0, "",
+           with_stacks(text_of(in_call("", "all_reduce", 13, kGlooTimeout)),
+                       "rank 0: has ended (agent)\nrank 1: (/proc)\n" + std::string(kFutex) +
+                           "ranks 2, 3: (/proc)\n  kernel log of node 1: " + kContained + "\n" +
+                           kFutex))}),
+       Fault::Hardware, "ranks 2, 3", kYes});
   // Errors of the user.
   add({"tried: a missing module",
        early(failed({exited(1, {"ModuleNotFoundError: No module named 'nosuchmodule'"}),
@@ -603,6 +698,13 @@ std::vector<Case> cases() {
        kNo});
   add({"not executable", failed({failure_of(0, NotStarted{EACCES})}), Fault::UserError, "rank 0",
        kNo});
+  add({"a driver that is too old",
+       early(failed({exited(0, {"RuntimeError: The NVIDIA driver on your system is too old (found "
+                                "version 11040). Please update your GPU driver"})})),
+       Fault::UserError, "rank 0", kNo});
+  add({"more workers than GPUs",
+       early(failed({exited(1, {"RuntimeError: CUDA error: invalid device ordinal"})})),
+       Fault::UserError, "rank 1", kNo});
   add({"a shared library",
        early(failed({exited(0,
                             {"./train: error while loading shared libraries: libx.so.1: cannot "
@@ -733,9 +835,8 @@ TEST_CASE("evidence is cut, also that with the place of a call") {
   Lines other = in_call("", "barrier", 14, kGlooTimeout);
   for (const Outcome& outcome :
        {failed({exited(0, lines), exited(1, other)}), failed({exited(0, lines)}),
-        failed({exited(0, lines),
-                exited(1, {mismatch(fingerprint(0, "ALLREDUCE", "[3]"),
-                                    fingerprint(1, "BROADCAST", "[3]"))})})}) {
+        failed({exited(0, lines), exited(1, {mismatch(fingerprint(0, "ALLREDUCE", "[3]"),
+                                                      fingerprint(1, "BROADCAST", "[3]"))})})}) {
     const Diagnosis found = diagnose(outcome);
     CHECK_FALSE(found.evidence.empty());
     CHECK(found.evidence.size() <= kMostEvidenceLines);
@@ -764,6 +865,15 @@ TEST_CASE("the stacks of the other ranks are a part of the traceback and do not 
   CHECK(parts_of(text).stacks == "rank 1: (gdb)\n");
   CHECK(parts_of("ValueError: bad").stacks.empty());
   CHECK(with_stacks(std::string(100'000, 'x'), std::string(19'000, 'y')).size() < 32'000);
+  const std::string whole = with_stacks(with_kernel_log("ValueError", {"Xid 1"}), "rank 2\n");
+  CHECK(parts_of(whole).traceback == "ValueError\n");
+  CHECK(parts_of(whole).kernel_log == "Xid 1\n");
+  CHECK(parts_of(whole).stacks == "rank 2\n");
+  CHECK(parts_of(with_kernel_log("ValueError", {"Xid 1"})).kernel_log == "Xid 1\n");
+  CHECK(parts_of(with_kernel_log("ValueError", {"Xid 1"})).traceback == "ValueError\n");
+  CHECK(with_kernel_log("ValueError", {}) == "ValueError");
+  CHECK(with_kernel_log(std::string(100'000, 'x'), Lines(4, std::string(160, 'y'))).size() <
+        32'000);
   CHECK(has_only_waited(exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout))));
   CHECK_FALSE(has_only_waited(exited(0, {kGlooClosed})));
   CHECK_FALSE(has_only_waited(exited(0, {"ValueError: bad"})));

@@ -17,19 +17,19 @@ TEST_CASE("a missing, truncated or malformed count of out-of-memory kills is ign
 
 TEST_CASE("the kernel's out-of-memory message names the killed process") {
   const std::string record = GENERATE(
-      "3,1234,5678901,-;Memory cgroup out of memory: Killed process 4711 (python3) "
+      "Memory cgroup out of memory: Killed process 4711 (python3) "
       "total-vm:2097152kB, "
       "anon-rss:1048576kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:2100kB oom_score_adj:0",
-      "3,99,1,-;Out of memory: Killed process 4711 (a (b) c) total-vm:1kB, anon-rss:1kB",
-      "6,99,1,-;Killed process 4711 (python) total-vm:16kB, anon-rss:4kB, file-rss:0kB");
+      "Out of memory: Killed process 4711 (a (b) c) total-vm:1kB, anon-rss:1kB",
+      "Killed process 4711 (python) total-vm:16kB, anon-rss:4kB, file-rss:0kB");
   CHECK(parse_oom_victim(record) == 4711);
 }
 
 TEST_CASE("other kernel messages name no killed process") {
-  const std::string record = GENERATE(
-      "", "6,1,1,-;oom_reaper: reaped process 4711 (python3), now anon-rss:0kB",
-      "3,1,1,-;Out of memory: Kill process 4711 (python) score 900 or sacrifice child",
-      "14,1,1,-;systemd[1]: Killed process 4711", "3,1,1,-;Out of memory: Killed process x");
+  const std::string record =
+      GENERATE("", "oom_reaper: reaped process 4711 (python3), now anon-rss:0kB",
+               "Out of memory: Kill process 4711 (python) score 900 or sacrifice child",
+               "systemd[1]: Killed process 4711", "Out of memory: Killed process x");
   CHECK_FALSE(parse_oom_victim(record));
 }
 

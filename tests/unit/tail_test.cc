@@ -30,6 +30,18 @@ TEST_CASE("the last lines are shown as on a terminal") {
   CHECK(last_lines("\r 10%\r 20%\nend") == TailLines{" 20%", "end"});
 }
 
+TEST_CASE("PyTorch's C++ frames behind an error do not push it out of the last lines") {
+  std::string text =
+      "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+      "  what():  CUDA error: uncorrectable ECC error encountered\n"
+      "Exception raised from c10_cuda_check_implementation:\n";
+  for (int i = 0; i < 30; ++i) text += "frame #" + std::to_string(i) + ": c10::Error (libc10.so)\n";
+  const TailLines lines = last_lines(text + "\nAborted\nframe #0: clone (libc.so.6)\n");
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[1] == "  what():  CUDA error: uncorrectable ECC error encountered");
+  CHECK(lines[4] == "Aborted");
+}
+
 TEST_CASE("lines of a tail are truncated at the limit") {
   const TailLines lines =
       last_lines(std::string(10000, 'x') + "\n" + std::string(kTailLineBytes, 'y'));
