@@ -38,6 +38,7 @@
 #include "agent/supervise/worker_command.h"
 #include "agent/supervise/workers.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/coordinator/server.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/net/asio.h"
@@ -76,6 +77,14 @@ class Agent final : rendezvous::Client::Listener,
   Result<void> open_server(JoinSpec& join);
   void show_joining() {
     if (server_) progress_.start([this] { return server_ ? server_->roll_call() : std::nullopt; });
+  }
+  // Until the next world or the end of the job.
+  void show_preflight() {
+    if (!server_) return;
+    progress_.start([this] {
+      const auto since = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - round_began_);
+      return preflight_text(*world_) + "; " + rendezvous::duration_text(since);
+    });
   }
   void end_if_ready();
   void end();
@@ -460,6 +469,7 @@ Result<void> Agent::start_workers() {
     });
   }
   round_ = Round::Running;
+  if (world_->is_preflight) show_preflight();
   const bool is_warm = preloader_ && !world_->is_preflight;
   workers_.start(std::move(commands), is_warm ? &*preloader_ : nullptr);
   faults_.begin_round(*world_);

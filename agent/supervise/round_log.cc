@@ -16,11 +16,15 @@ bool counts_all_restarts(const AgentSpec& spec) {
 
 }  // namespace
 
+std::string preflight_text(const World& world) {
+  return "preflight: looking at " + std::to_string(world.node_count) +
+         (world.node_count == 1 ? " machine" : " machines");
+}
+
 void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
                const World& world) {
   if (world.is_preflight) {
-    log.info("preflight: looking at " + std::to_string(world.node_count) +
-             (world.node_count == 1 ? " machine" : " machines"));
+    log.info(preflight_text(world));
   } else if (world.restarts > (before ? before->restarts : 0)) {
     log.info("restarting all workers, restart " + std::to_string(world.restarts) +
              (counts_all_restarts(spec) ? " of " + std::to_string(world.max_restarts) : ""));

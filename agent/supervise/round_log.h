@@ -13,6 +13,9 @@
 
 namespace drun::agent {
 
+// "preflight: looking at 3 machines".
+std::string preflight_text(const World& world);
+
 // Logs the start of workers, and a change of nodes since `before`.
 void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
                const World& world);

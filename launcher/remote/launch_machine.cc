@@ -42,6 +42,8 @@ class Step {
 
   void take(const Began&) { state_.remind_at = now_ + kReminder; }
 
+  void take(const CopyBegan& event) { host(event.host).is_copied_to = true; }
+
   void take(const HelloCame& event) {
     HostProgress& from = host(event.host);
     if (from.state != HostState::LoggingIn) return;
@@ -454,15 +456,23 @@ std::string going_without_text(const ContinueWithout& without, const HostPlan& p
 }
 
 std::string reminder_text(const Launching& state, const HostPlan& plan) {
-  std::string names;
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < state.hosts.size(); ++i) {
-    const HostState is = state.hosts[i].state;
-    if (is != HostState::Queued && is != HostState::LoggingIn) continue;
-    if (++count <= kMostNamed) names += (count == 1 ? "" : ", ") + plan.nodes[i].name;
-  }
-  if (count > kMostNamed) names += " and " + std::to_string(count - kMostNamed) + " more";
-  return "no answer yet from " + names;
+  const auto names_of = [&](bool is_copied_to) {
+    std::string names;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < state.hosts.size(); ++i) {
+      const HostProgress& host = state.hosts[i];
+      const bool is_awaited = host.state == HostState::Queued || host.state == HostState::LoggingIn;
+      if (!is_awaited || host.is_copied_to != is_copied_to) continue;
+      if (++count <= kMostNamed) names += (count == 1 ? "" : ", ") + plan.nodes[i].name;
+    }
+    if (count > kMostNamed) names += " and " + std::to_string(count - kMostNamed) + " more";
+    return names;
+  };
+  const std::string silent = names_of(false);
+  const std::string copied_to = names_of(true);
+  if (copied_to.empty()) return "no answer yet from " + silent;
+  return (silent.empty() ? "" : "no answer yet from " + silent + "; ") + "copying drun to " +
+         copied_to;
 }
 
 std::optional<std::string> progress_text(const Launching& state, const HostPlan& plan,

@@ -46,7 +46,8 @@ enum class HostState { Queued, LoggingIn, Ready, Running, Leaving, Ended };
 
 struct HostProgress {
   HostState state = HostState::Queued;
-  Time since{};           // start of LoggingIn
+  Time since{};  // start of LoggingIn
+  bool is_copied_to = false;
   std::string problem{};  // why the job cannot start here; empty: none known
   int problem_code = 0;   // exit code for `problem`
   Place place{};          // where its agent listens
@@ -78,6 +79,9 @@ struct Launching {
 Launching launching_of(std::size_t hosts, int fanout, std::chrono::milliseconds login_timeout);
 
 struct Began {};
+struct CopyBegan {  // drun is being copied to the host
+  std::size_t host = 0;
+};
 struct HelloCame {
   std::size_t host = 0;
   Hello hello{};
@@ -99,7 +103,7 @@ struct ForwardSignal {  // forward to the workers
   int signal = 0;
 };
 struct TimerExpired {};
-using Event = std::variant<Began, HelloCame, EndCame, SessionEnded, SignalCame, KillCame,
+using Event = std::variant<Began, CopyBegan, HelloCame, EndCame, SessionEnded, SignalCame, KillCame,
                            ForwardSignal, TimerExpired>;
 
 struct LogIn {
@@ -152,7 +156,7 @@ LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string
 // "node03 is left out: Connection refused".
 std::string going_without_text(const ContinueWithout& without, const HostPlan& plan);
 
-// "no answer yet from node03, node04".
+// "no answer yet from node03, node04; copying drun to node05".
 std::string reminder_text(const Launching& state, const HostPlan& plan);
 
 // "1 of 3 hosts are ready, no answer yet from node03, node04; 12s"; nullopt if all have answered.

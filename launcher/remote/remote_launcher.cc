@@ -411,6 +411,7 @@ SessionListener RemoteLauncher::listener_of(std::size_t host) {
       .on_frame = [&receiver](const agent::Frame& frame) { receiver.take(frame); },
       .on_stray = [&receiver](bool is_stderr,
                               std::string_view text) { receiver.take_stray(is_stderr, text); },
+      .on_copy = [this, host] { take(CopyBegan{host}); },
       .is_held_up =
           [this, &receiver] { return receiver.is_held_up() || (lines_ && lines_->is_congested()); },
       .on_ended =

@@ -238,6 +238,7 @@ void SshSession::Impl::take_word(const CopyWord& word) {
     });
   } else if (std::holds_alternative<CopyRequested>(word) && copy_) {
     say_of_copy();
+    if (listener_.on_copy) listener_.on_copy();
     is_copy_next_ = true;
   } else if (std::holds_alternative<CopyStarts>(word) && copy_) {
     wanted_.reset();

@@ -34,6 +34,7 @@ struct SessionListener {
   // Text outside the frames: output of the login, of ssh, of the agent's standard error. In pieces
   // of any size.
   std::function<void(bool is_stderr, std::string_view text)> on_stray;
+  std::function<void()> on_copy{};   // drun is being copied to the host; may be empty
   std::function<bool()> is_held_up;  // reading stops while true; then call wake()
   // ssh's exit code. `reason`: why it ended, if on_stray has not shown it; may be empty.
   std::function<void(int code, const std::string& reason)> on_ended;

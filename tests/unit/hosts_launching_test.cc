@@ -133,6 +133,21 @@ TEST_CASE("a host that does not answer is named in a reminder and given up after
   CHECK_THAT(launch.end().text, ContainsSubstring("n1: no answer within 120 s"));
 }
 
+TEST_CASE("hosts that drun is being copied to are shown as such until they answer") {
+  Launch launch(4);
+  launch.after(Began{});
+  launch.after(CopyBegan{1});
+  launch.ready(0);
+  CHECK(reminder_text(launch.state, launch.plan) ==
+        "no answer yet from n2, n3; copying drun to n1");
+  launch.ready(2);
+  launch.after(CopyBegan{3});
+  CHECK(progress_text(launch.state, launch.plan, 12s) ==
+        "2 of 4 hosts are ready, copying drun to n1, n3; 12s");
+  launch.ready(1);
+  CHECK(reminder_text(launch.state, launch.plan) == "copying drun to n3");
+}
+
 TEST_CASE("the end message of node 0 is the outcome of the job") {
   Launch launch(2);
   launch.run();

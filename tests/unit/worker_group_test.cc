@@ -152,7 +152,7 @@ TEST_CASE("a failure may hold the stop of the other workers until a request or t
 
   Round forgotten = running(2);
   CHECK(forgotten(held) == Names{"failed 1"});
-  CHECK(forgotten.after(milliseconds(11'999)).empty());
+  CHECK(forgotten.after(milliseconds(14'999)).empty());
   CHECK(forgotten.after(milliseconds(1)) == Names{"signal 15", "check"});
 
   Round killed = running(2);
