@@ -115,8 +115,8 @@ class Tools(unittest.TestCase):
         for name in PROGRAMS:
             (self.place / "bin" / name).symlink_to(shutil.which(name))
 
-    def run_script(self, *words, is_ci):
-        environment = {"PATH": str(self.place / "bin"), "HOME": str(self.place)}
+    def run_script(self, *words, is_ci, **variables):
+        environment = {"PATH": str(self.place / "bin"), "HOME": str(self.place), **variables}
         if is_ci:
             environment["CI"] = "true"
         ended = subprocess.run([self.place / "scripts" / words[0], *words[1:]], env=environment, capture_output=True, text=True, check=False)
@@ -132,6 +132,23 @@ class Tools(unittest.TestCase):
         code, output = self.run_script("check", is_ci=False)
         self.assertEqual(code, 0, output)
         self.assertIn("needs shellcheck", output)
+
+    def test_the_check_fails_where_a_unit_of_quickstart_does_not_compile(self):
+        for name in ("cut", "false", "sha256sum", "touch", "true"):
+            (self.place / "bin" / name).symlink_to(shutil.which(name))
+        for name in ("rendezvous", "agent"):
+            (self.place / name / "a.h").touch()
+        for program, text in (("cmake", ""), ("ninja", 'echo "$COMPILER -c a/Unity/b.cxx"; echo "false -c a/net/asio.cc"')):
+            (self.place / "bin" / program).write_text(f"#!/bin/sh\n{text}\n")
+            (self.place / "bin" / program).chmod(0o755)
+        for name in ("CMakeLists.txt", "CMakePresets.json", "agent/CMakeLists.txt"):
+            (self.place / name).touch()
+        code, output = self.run_script("check", is_ci=False, COMPILER="false")
+        self.assertEqual(code, 1, output)
+        for expected in ("its units parse", "unchanged"):
+            code, output = self.run_script("check", is_ci=False, COMPILER="true")
+            self.assertEqual(code, 0, output)
+            self.assertIn("scripts/quickstart: " + expected, output)
 
     def test_fuzzing_without_libfuzzer_fails_where_ci_is_set(self):
         code, output = self.run_script("fuzz", "1", is_ci=True)
