@@ -163,12 +163,11 @@ class NcclBackend final : public Backend {
            " here, and the data is on GPU " + std::to_string(*gpu);
   }
 
-  // A graph would have to repeat what this library does between operations, such as comparing
-  // calls.
+  // A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
   static std::string refusal_of_stream(void* stream) {
     if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return "";
-    return "the stream is being captured into a CUDA graph, of which operations of worker_lib "
-           "cannot be part; call them before or after the capture, or on another stream";
+    return "the stream is being captured into a CUDA graph, which worker_lib does not support; "
+           "call the operation before or after the capture, or on another stream";
   }
 
   static std::optional<int> gpu_number(std::optional<int> named, const void* memory) {
