@@ -155,6 +155,14 @@ logged() {
   fi
 }
 
+# The compiler takes up to 2.3 GB for each of the large units.
+limit_build_jobs() {
+  local name kib jobs=1 cores
+  while read -r name kib _; do [ "$name" != MemAvailable: ] || jobs=$((kib / 2300000)); done </proc/meminfo
+  cores=$(nproc)
+  export CMAKE_BUILD_PARALLEL_LEVEL=$((jobs < 1 ? 1 : jobs < cores ? jobs : cores))
+}
+
 # build PRESET [CMAKE-OPTION...] [-- TARGET...]: configures and builds the preset.
 build() {
   local preset=$1 options=() began=$SECONDS

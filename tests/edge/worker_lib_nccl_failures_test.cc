@@ -232,6 +232,41 @@ TEST_CASE("different NCCL versions are a mismatch, over the stand-in") {
                                         "2.27.7, this rank 2.28.9"));
 }
 
+TEST_CASE("ranks that use one GPU are rejected at once and both are named, over the stand-in") {
+  const auto began = Clock::now();
+  const std::string backend = GENERATE("nccl", kBoth);
+  for (const std::string& each : said_with(
+           "", -1,
+           [&](int) {
+             ProcessGroup group = ProcessGroup::connect(over(backend, kPatience));
+             reduce_times(group, 1);
+           },
+           {{"STANDIN_SHARED_GPUS", "1"}, {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}})) {  // too early
+    CHECK_THAT(each, ContainsSubstring("usage| rank "));
+    CHECK_THAT(each, ContainsSubstring("ranks 0 and 1 use the same GPU, 0000:00:00.0, which NCCL "
+                                       "2.28.9 rejects; give each rank a GPU, or set "));
+  }
+  CHECK(Clock::now() - began < test::scaled(kPatience));
+}
+
+TEST_CASE("ranks may share a GPU as NCCL permits it, over the stand-in") {
+  using Variables = std::map<std::string, std::string>;
+  Variables variables = GENERATE(
+      Variables{{"NCCL_HOSTID", "one"}},
+      Variables{{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, {"STANDIN_NCCL_FAULT", "version=23003"}});
+  variables["STANDIN_SHARED_GPUS"] = "1";
+  const StoreProcess store;
+  const auto ends = run_ranks(
+      {.size = 2, .port = store.port(), .environment = variables}, [](int, const Say& say) {
+        test::use_standins();
+        say(outcome_of([] {
+          ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+          reduce_times(group, 1);
+        }));
+      });
+  for (const RankEnd& end : ends) CHECK(end.said == "it works\n");
+}
+
 TEST_CASE("after a split every rank can use the world at once, over the stand-in") {
   // On every rank NCCL's thread stores the new communicator, or null, long after the call.
   const StoreProcess store;

@@ -130,6 +130,36 @@ TEST_CASE("earlier work on the caller's stream completes first, over the stand-i
   });
 }
 
+TEST_CASE("a stream that is captured into a graph is rejected, over the stand-in") {
+  run_over_standins(2, [](const Ranks&, int rank) {
+    const std::string backend = InitOptions().backend;
+    ProcessGroup group = ProcessGroup::connect(test::over(backend));
+    const OnGpu<int> number(1, 1);
+    group.all_reduce(number.named());
+    const worker::Gpu gpu(0);
+    const worker::Current current(gpu);
+    const worker::cuda::Api& cuda = worker::need_cuda();
+    worker::cuda::Stream stream = nullptr;
+    expect(cuda.stream_create(&stream, 0) == worker::cuda::kSuccess, "a stream");
+    const Elements elements = device_elements(number.data(), 1, 0, stream);
+    standins_function<int(worker::cuda::Stream, int)>("cuStreamBeginCapture_v2")(stream, 0);
+    for (const std::string& said :
+         {test::error_of([&] { group.all_reduce(elements); }),
+          test::error_of([&] { group.async_all_reduce(elements).wait(); }),
+          test::error_of([&] { group.isend(elements, 1 - rank); })}) {
+      expect(said.find("unsupported: ") == 0, said);
+      expect(said.find("the stream is being captured into a CUDA graph") != std::string::npos,
+             said);
+    }
+    void* graph = nullptr;
+    standins_function<int(worker::cuda::Stream, void**)>("cuStreamEndCapture")(stream, &graph);
+    group.all_reduce(elements);
+    expect(number.read()[0] == 4, "the group is well");
+    cuda.stream_destroy(stream);
+    group.barrier();
+  });
+}
+
 TEST_CASE("each rank uses the GPU of its local rank, or of its memory, over the stand-in") {
   run_over_standins(3, [](const Ranks&, int rank) {
     setenv("STANDIN_GPUS", "2", 1);

@@ -2,10 +2,14 @@
 // functions that worker_lib uses, on host memory. A stream is a thread that runs its tasks in
 // order. Results say nothing about a real GPU.
 //
-// STANDIN_GPUS: the number of GPUs (default 1).
+// STANDIN_GPUS:        the number of GPUs (default 1).
+// STANDIN_SHARED_GPUS: set: all processes share these GPUs; otherwise, each has its own.
 #include "tests/standin/cuda_standin.h"
 
+#include <unistd.h>
+
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -14,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -33,6 +38,8 @@ constexpr Result kNoDevice = 100;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
 constexpr int kMostGpus = 16;
+constexpr std::size_t kMemoryBytes = std::size_t{16} << 30;
+const auto kPerThreadStream = reinterpret_cast<Stream>(2);
 char contexts[kMostGpus];  // only their addresses are used
 
 // Counts the pending tasks of all streams.
@@ -122,6 +129,7 @@ struct State {
   bool is_initialized = false;
   std::map<Address, std::pair<std::size_t, int>> memory;  // address -> size, GPU
   std::unique_ptr<Queue> default_stream;
+  std::set<Stream> capturing;
 };
 
 State& state() {
@@ -141,6 +149,10 @@ std::vector<int>& current() {
 }
 
 Queue& queue_of(Stream stream) {
+  if (stream == kPerThreadStream) {
+    thread_local Queue the;
+    return the;
+  }
   if (stream != nullptr) return *reinterpret_cast<Queue*>(stream);
   const std::lock_guard lock(state().mutex);
   if (!state().default_stream) state().default_stream = std::make_unique<Queue>();
@@ -199,6 +211,19 @@ Result cuDeviceGet(Device* device, int ordinal) {
   *device = ordinal;
   return kSuccess;
 }
+Result cuDeviceGetName(char* text, int size_bytes, Device) {
+  std::snprintf(text, static_cast<std::size_t>(size_bytes), "stand-in");
+  return kSuccess;
+}
+Result cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return kSuccess;
+}
+Result cuDeviceGetPCIBusId(char* text, int size_bytes, Device device) {
+  const int domain = std::getenv("STANDIN_SHARED_GPUS") != nullptr ? 0 : getpid();
+  std::snprintf(text, static_cast<std::size_t>(size_bytes), "%04x:%02x:00.0", domain, device);
+  return kSuccess;
+}
 Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
   *context = reinterpret_cast<Context>(&contexts[device]);
   return kSuccess;
@@ -242,6 +267,29 @@ Result cuStreamSynchronize(Stream stream) {
   return kSuccess;
 }
 
+Result cuLaunchHostFunc(Stream stream, void (*action)(void*), void* argument) {
+  standin_enqueue(stream, action, argument);
+  return kSuccess;
+}
+
+// A stream that is being captured runs its tasks nevertheless; there are no graphs.
+Result cuStreamBeginCapture_v2(Stream stream, int) {
+  const std::lock_guard lock(state().mutex);
+  state().capturing.insert(stream);
+  return kSuccess;
+}
+Result cuStreamIsCapturing(Stream stream, int* status) {
+  const std::lock_guard lock(state().mutex);
+  *status = state().capturing.count(stream) > 0 ? 1 : 0;
+  return kSuccess;
+}
+Result cuStreamEndCapture(Stream stream, void** graph) {
+  const std::lock_guard lock(state().mutex);
+  *graph = nullptr;
+  return state().capturing.erase(stream) > 0 ? kSuccess : kInvalidValue;
+}
+Result cuGraphDestroy(void*) { return kSuccess; }
+
 Result cuEventCreate(Event* event, unsigned) {
   if (current().empty()) return kInvalidContext;
   *event = reinterpret_cast<Event>(new SharedMark(std::make_shared<Mark>()));
@@ -273,6 +321,13 @@ Result cuMemAlloc_v2(Address* address, std::size_t size_bytes) {
   *address = reinterpret_cast<Address>(std::malloc(size_bytes == 0 ? 1 : size_bytes));
   const std::lock_guard lock(state().mutex);
   state().memory[*address] = {size_bytes, current().back()};
+  return kSuccess;
+}
+Result cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
+  const std::lock_guard lock(state().mutex);
+  *total_bytes = kMemoryBytes;
+  *free_bytes = kMemoryBytes;
+  for (const auto& [address, block] : state().memory) *free_bytes -= block.first;
   return kSuccess;
 }
 // Like CUDA's, it first waits for all pending work, which may use the memory.

@@ -30,6 +30,7 @@ constexpr int kPointerMemoryType = 2;
 constexpr int kPointerIsManaged = 8;
 constexpr int kPointerDeviceOrdinal = 9;
 constexpr unsigned kMemoryTypeDevice = 2;
+constexpr int kCaptureNone = 0;
 
 // The functions of libcuda.so.1; kCudaSymbols has their names.
 struct Api {
@@ -37,6 +38,7 @@ struct Api {
   Result (*get_error_string)(Result error, const char** text) = nullptr;
   Result (*device_get_count)(int* count) = nullptr;
   Result (*device_get)(Device* device, int ordinal) = nullptr;
+  Result (*device_pci_bus_id)(char* text, int size_bytes, Device device) = nullptr;
   Result (*primary_context_retain)(Context* context, Device device) = nullptr;
   Result (*primary_context_release)(Device device) = nullptr;
   Result (*context_push)(Context context) = nullptr;
@@ -45,6 +47,7 @@ struct Api {
   Result (*stream_destroy)(Stream stream) = nullptr;
   Result (*stream_wait_event)(Stream stream, Event event, unsigned flags) = nullptr;
   Result (*stream_synchronize)(Stream stream) = nullptr;
+  Result (*stream_is_capturing)(Stream stream, int* status) = nullptr;
   Result (*event_create)(Event* event, unsigned flags) = nullptr;
   Result (*event_destroy)(Event event) = nullptr;
   Result (*event_record)(Event event, Stream stream) = nullptr;
@@ -155,6 +158,7 @@ constexpr auto kCudaSymbols = std::tuple{
     Symbol{"cuGetErrorString", &cuda::Api::get_error_string},
     Symbol{"cuDeviceGetCount", &cuda::Api::device_get_count},
     Symbol{"cuDeviceGet", &cuda::Api::device_get},
+    Symbol{"cuDeviceGetPCIBusId", &cuda::Api::device_pci_bus_id},
     Symbol{"cuDevicePrimaryCtxRetain", &cuda::Api::primary_context_retain},
     Symbol{"cuDevicePrimaryCtxRelease_v2", &cuda::Api::primary_context_release},
     Symbol{"cuCtxPushCurrent_v2", &cuda::Api::context_push},
@@ -163,6 +167,7 @@ constexpr auto kCudaSymbols = std::tuple{
     Symbol{"cuStreamDestroy_v2", &cuda::Api::stream_destroy},
     Symbol{"cuStreamWaitEvent", &cuda::Api::stream_wait_event},
     Symbol{"cuStreamSynchronize", &cuda::Api::stream_synchronize},
+    Symbol{"cuStreamIsCapturing", &cuda::Api::stream_is_capturing},
     Symbol{"cuEventCreate", &cuda::Api::event_create},
     Symbol{"cuEventDestroy_v2", &cuda::Api::event_destroy},
     Symbol{"cuEventRecord", &cuda::Api::event_record},

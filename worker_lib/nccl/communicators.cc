@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,17 @@ namespace {
 
 using Kind = WorkerError::Kind;
 using Milliseconds = std::chrono::milliseconds;
+
+// The two variables with which NCCL accepts several ranks on one GPU.
+bool may_share_gpu() {
+  constexpr int kFirstVersion = 23003;
+  const char* const host = std::getenv("NCCL_HOSTID");
+  if (host != nullptr && *host != '\0') return true;
+  const char* const several = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  int version = 0;
+  return several != nullptr && std::atoi(several) != 0 &&
+         need_nccl().get_version(&version) == nccl::kSuccess && version >= kFirstVersion;
+}
 
 }  // namespace
 
@@ -34,6 +46,7 @@ std::shared_ptr<Communicator> Communicators::connect(const std::string& name, in
   const std::string key = "nccl/" + name;
   need_nccl();
   const std::shared_ptr<const Gpu> at = gpu(std::nullopt);
+  if (context_.size > 1) reject_shared_gpu(*at, awaited);
   const nccl::UniqueId id = seat.rank == 0 ? make_id(key, seat.size == 1, awaited.deadline)
                                            : read_id(key, first, awaited);
   return adopt(Communicator::connect(at, stop_, id, seat, awaited));
@@ -68,28 +81,8 @@ nccl::UniqueId Communicators::make_id(const std::string& key, bool is_alone, Dea
   return id;
 }
 
-// Uses short waits, so that it reacts to an abort.
 nccl::UniqueId Communicators::read_id(const std::string& key, int first, const Awaited& awaited) {
-  constexpr Milliseconds kBetweenLooks{200};
-  std::string value;
-  while (value.empty()) {
-    if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
-    if (const std::optional<int> lost = stop_.lost_rank(awaited.peer, Milliseconds(0))) {
-      throw BackendFailure(Kind::PeerLost, lost,
-                           "the process of rank " + std::to_string(*lost) +
-                               " has ended before the GPUs were connected",
-                           true);
-    }
-    try {
-      value = context_.store->get(key, std::min(left_until(awaited.deadline), kBetweenLooks));
-    } catch (const WorkerError& error) {
-      if (error.kind() != Kind::Timeout) throw;
-      if (std::chrono::steady_clock::now() < awaited.deadline) continue;
-      throw BackendFailure(
-          Kind::Timeout, first,
-          "rank " + std::to_string(first) + " did not come in time to connect the GPUs");
-    }
-  }
+  const std::string value = read(key, first, awaited);
   const std::size_t line = std::min(value.find('\n'), value.size());
   const std::string version = value.substr(0, line);
   nccl::UniqueId id;
@@ -103,6 +96,50 @@ nccl::UniqueId Communicators::read_id(const std::string& key, int first, const A
   }
   std::memcpy(id.bytes, value.data() + line + 1, sizeof id.bytes);
   return id;
+}
+
+// Uses short waits, so that it reacts to an abort.
+std::string Communicators::read(const std::string& key, int from, const Awaited& awaited) {
+  constexpr Milliseconds kBetweenLooks{200};
+  while (true) {
+    if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+    if (const std::optional<int> lost = stop_.lost_rank(awaited.peer, Milliseconds(0))) {
+      throw BackendFailure(Kind::PeerLost, lost,
+                           "the process of rank " + std::to_string(*lost) +
+                               " has ended before the GPUs were connected",
+                           true);
+    }
+    try {
+      return context_.store->get(key, std::min(left_until(awaited.deadline), kBetweenLooks));
+    } catch (const WorkerError& error) {
+      if (error.kind() != Kind::Timeout) throw;
+      if (std::chrono::steady_clock::now() < awaited.deadline) continue;
+      throw BackendFailure(
+          Kind::Timeout, from,
+          "rank " + std::to_string(from) + " did not come in time to connect the GPUs");
+    }
+  }
+}
+
+// Every rank publishes its GPU, also one that may share it, because others may wait for the key.
+void Communicators::reject_shared_gpu(const Gpu& gpu, const Awaited& awaited) {
+  const auto key = [](int rank) { return "nccl/gpu/" + std::to_string(rank); };
+  const std::string own = gpu.pci_bus_id();
+  context_.store->set(key(context_.rank), own, left_until(awaited.deadline));
+  if (may_share_gpu()) return;
+  const auto node_of = [&](int rank) { return context_.node_of[static_cast<std::size_t>(rank)]; };
+  for (int rank = 0; rank < context_.size; ++rank) {
+    const bool is_compared = rank != context_.rank && (!awaited.peer || *awaited.peer == rank) &&
+                             node_of(rank) == node_of(context_.rank);
+    if (!is_compared || read(key(rank), rank, awaited) != own) continue;
+    const auto [low, high] = std::minmax(rank, context_.rank);
+    throw BackendFailure(
+        Kind::Usage, rank,
+        "ranks " + std::to_string(low) + " and " + std::to_string(high) + " use the same GPU, " +
+            own + ", which NCCL " + nccl_version() +
+            " rejects; give each rank a GPU, or set NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.30.3 or "
+            "later) or a different NCCL_HOSTID for each rank");
+  }
 }
 
 }  // namespace drun::worker

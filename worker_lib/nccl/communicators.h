@@ -1,12 +1,13 @@
 // edge. The GPU and the communicators of one group on one rank.
 //
-// Store:   rank 0 of a communicator publishes its id and its NCCL version in the group's store.
+// Store:   rank 0 of a communicator publishes its id and its NCCL version in the group's store, and
+//          every rank its GPU.
 // Thread:  any.
 // Owner:   the backend. Communicators can be used until close(); afterwards no new ones are
 //          created.
 // Errors:  BackendFailure, and the store's WorkerError: Timeout with the missing ranks; Mismatch
-//          for different versions of NCCL; Unsupported without NCCL or GPU; and those of
-//          Communicator.
+//          for different versions of NCCL; Usage for ranks of one node that share a GPU without
+//          permission; Unsupported without NCCL or GPU; and those of Communicator.
 #pragma once
 
 #include <memory>
@@ -44,6 +45,9 @@ class Communicators {
  private:
   nccl::UniqueId make_id(const std::string& key, bool is_alone, Deadline deadline);
   nccl::UniqueId read_id(const std::string& key, int first, const Awaited& awaited);
+  // Compares the GPUs of the ranks to connect, as NCCL does, but before it waits for all of them.
+  void reject_shared_gpu(const Gpu& gpu, const Awaited& awaited);
+  std::string read(const std::string& key, int from, const Awaited& awaited);
 
   const BackendContext context_;
   CancelToken stop_;

@@ -14,6 +14,12 @@ Gpu::Gpu(int number) : api_(need_cuda()), number_(number) {
 
 Gpu::~Gpu() { api_.primary_context_release(device_); }
 
+std::string Gpu::pci_bus_id() const {
+  char text[32] = "";
+  must(api_.device_pci_bus_id(text, sizeof text, device_), "cuDeviceGetPCIBusId");
+  return text;
+}
+
 void Gpu::must(cuda::Result result, const char* what) const {
   if (result == cuda::kSuccess) return;
   const char* text = nullptr;
@@ -126,6 +132,14 @@ std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory) {
   int number = 0;
   cuda->pointer_get_attribute(&number, cuda::kPointerDeviceOrdinal, address);
   return number;
+}
+
+bool is_capturing(const cuda::Api* cuda, cuda::Stream stream) {
+  // The default stream cannot be captured, and the query would need a current context.
+  if (cuda == nullptr || stream == nullptr) return false;
+  int status = cuda::kCaptureNone;
+  return cuda->stream_is_capturing(stream, &status) == cuda::kSuccess &&
+         status != cuda::kCaptureNone;
 }
 
 }  // namespace drun::worker

@@ -27,6 +27,8 @@ class Gpu {
   int number() const { return number_; }
   const cuda::Api& api() const { return api_; }
   cuda::Context context() const { return context_; }
+  // "0000:1B:00.0": the same in every process of the machine.
+  std::string pci_bus_id() const;
   void must(cuda::Result result, const char* what) const;
 
  private:
@@ -109,5 +111,8 @@ class GpuMemory {
 // The GPU that `memory` belongs to. Absent for host memory, for managed memory (which is both), and
 // if `cuda` is null.
 std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory);
+
+// Whether work on the stream is being recorded into a CUDA graph instead of being run.
+bool is_capturing(const cuda::Api* cuda, cuda::Stream stream);
 
 }  // namespace drun::worker

@@ -63,13 +63,16 @@ class NcclBackend final : public Backend {
   std::string refusal(const Call& call) const override {
     std::string reason = nccl::refusal(call);
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
+    if (reason.empty()) reason = refusal_of_stream(call.stream);
     if (reason.empty()) is_wanted_ = true;
     return reason;
   }
   std::string message_refusal(const ConstElements& data, bool is_from_anyone,
                               int tag) const override {
-    const std::string reason = nccl::refusal(is_from_anyone, tag);
-    return reason.empty() ? refusal_of_memory(data.data, data.gpu) : reason;
+    std::string reason = nccl::refusal(is_from_anyone, tag);
+    if (reason.empty()) reason = refusal_of_memory(data.data, data.gpu);
+    if (reason.empty()) reason = refusal_of_stream(data.stream);
+    return reason;
   }
 
   void run(const Call& call, const Turn& turn) override {
@@ -158,6 +161,13 @@ class NcclBackend final : public Backend {
     if (!known || known->number() == *gpu) return "";
     return "this group works on GPU " + std::to_string(known->number()) +
            " here, and the data is on GPU " + std::to_string(*gpu);
+  }
+
+  // A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
+  static std::string refusal_of_stream(void* stream) {
+    if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return "";
+    return "the stream is being captured into a CUDA graph, which worker_lib does not support; "
+           "call the operation before or after the capture, or on another stream";
   }
 
   static std::optional<int> gpu_number(std::optional<int> named, const void* memory) {

@@ -4,7 +4,9 @@
 //          whose number is its local rank.
 // Streams: operations run on a stream of the backend, after the work that the caller's stream had
 //          at the time of the call. When run or finish has returned, they are done, and the memory
-//          can be used on any stream.
+//          can be used on any stream. A stream that is being captured into a graph is rejected.
+// Sharing: ranks of one node that use one GPU are rejected before they connect, unless the
+//          environment lets NCCL accept it.
 // Death:   NCCL itself detects few deaths. The group reports lost ranks if another of its backends
 //          detects their end, as shm does on this node and gloo on all. An operation that is not
 //          done 30 ms later fails.
