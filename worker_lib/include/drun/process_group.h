@@ -20,7 +20,7 @@
 // Timeout: of each operation as a whole. The default is the timeout of init.
 // Async:   async_ operations, isend and irecv return at once; their memory must stay valid and
 //          unused until the Work is done. Operations on GPU memory throw errors that are known
-//          immediately.
+//          immediately. Up to 16,384 of a group can be pending; another one throws Usage.
 // Thread:  any, concurrently. A program that calls collectives from several threads must ensure the
 //          same order on all ranks.
 // Owner:   a handle; copies refer to the same group. The group closes with its last copy and does
@@ -159,6 +159,7 @@ class ProcessGroup {
   void destroy();
 
  private:
+  friend class DeviceMesh;
   class Group;
   explicit ProcessGroup(std::shared_ptr<Group> group);
 
