@@ -1,6 +1,6 @@
 // edge. A mesh over TCP connections (frames.h).
 //
-// Progress:  there is no progress thread. A thread that waits for a message polls for a short time,
+// Progress:  the mesh has no thread. A thread that waits for a message polls for a short time,
 //            then sleeps in epoll, and meanwhile makes progress for all messages of the mesh. A
 //            message of at most kEagerBytes is handed to the system when send() returns, if the
 //            receiver's window has room. Larger messages move while a thread of this rank waits.

@@ -137,8 +137,8 @@ class ProcessGroup {
   // order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
   void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
-  // Receives the first message from any rank and returns the sender. Over Gloo it waits until its
-  // deadline even if the expected sender has ended.
+  // Receives the first message from any rank and returns the sender. Over tcp and Gloo it waits
+  // until its deadline even if the expected sender has ended.
   int recv_any(Elements data, int tag = 0, Timeout timeout = {});
   Work isend(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   Work irecv(Elements data, int from, int tag = 0, Timeout timeout = {});
