@@ -25,6 +25,7 @@ struct FileWriter::Shared {
   std::deque<Task> tasks;
   std::size_t done_count = 0;  // not collected yet
   bool is_posted = false;
+  bool is_working = false;  // the thread is in a job
 
   static void work(const std::shared_ptr<Shared>& shared);
   // False if the thread no longer takes tasks.
@@ -77,10 +78,12 @@ void FileWriter::Shared::work(const std::shared_ptr<Shared>& shared) {
     if (shared->io == nullptr) return;
     Task task = std::move(shared->tasks.front());
     shared->tasks.pop_front();
+    shared->is_working = true;
     lock.unlock();
     task.job();
     task.job = nullptr;  // closes its descriptors here, not in the loop
     lock.lock();
+    shared->is_working = false;
     if (shared->io == nullptr) return;
     if (!task.is_reported) continue;
     ++shared->done_count;
@@ -101,7 +104,7 @@ FileWriter::~FileWriter() {
 }
 
 bool FileWriter::start() {
-  if (shared_) return true;
+  if (shared_ || is_abandoned_) return shared_ != nullptr;
   auto shared = std::make_shared<Shared>();
   shared->owner = this;
   shared->io = &io_;
@@ -112,7 +115,7 @@ bool FileWriter::start() {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   bool has_started = true;
   try {
-    std::thread(Shared::work, shared).detach();
+    thread_ = std::thread(Shared::work, shared);
   } catch (const std::system_error&) {
     has_started = false;
   }
@@ -153,13 +156,20 @@ void FileWriter::collect() {
 void FileWriter::abandon() {
   if (std::exchange(is_abandoned_, true)) return;
   std::deque<Shared::Task> dropped;
+  bool is_working = false;
   if (shared_) {
     const std::lock_guard lock(shared_->mutex);
     shared_->owner = nullptr;
     shared_->io = nullptr;
     dropped.swap(shared_->tasks);
+    is_working = shared_->is_working;
   }
-  if (shared_) shared_->wake.notify_one();  // it ends after its current job
+  if (shared_) shared_->wake.notify_one();
+  if (is_working) {
+    thread_.detach();  // it ends after its job
+  } else if (thread_.joinable()) {
+    thread_.join();
+  }
   for (Done& done : done_)
     if (done) asio::post(io_, [done = std::move(done)] { done(false); });
   done_.clear();

@@ -8,8 +8,9 @@
 // Flow:    each file has at most one write in progress; bytes appended meanwhile are written
 //          together. While is_congested(), append nothing more; on_room follows. Memory is limited
 //          to kHighWaterBytes and one read per stream.
-// End:     unfinished jobs keep the io_context running until abandon(). A thread that hangs in a
-//          system call is then left running; it accesses nothing that belongs to the loop.
+// End:     unfinished jobs keep the io_context running until abandon(). A thread that is in a job,
+//          as one that hangs in a system call, is then left running; it accesses nothing that
+//          belongs to the loop.
 // Owner:   Output, Console, EventFile, HostLines.
 // Thread:  the io_context's only. Jobs run in another thread and must own everything that they use.
 // Errors:  a file that cannot be written is logged once, and then skipped. If no thread can be
@@ -23,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
@@ -68,7 +70,7 @@ class FileWriter {
   bool is_congested() const { return is_congested_; }
   bool is_idle() const { return done_.empty(); }
 
-  // Drops the jobs that have not started, and waits for none.
+  // Drops the jobs that have not started, and waits for none that has.
   void abandon();
 
  private:
@@ -83,7 +85,8 @@ class FileWriter {
   Log log_;
   Listener listener_;
   std::shared_ptr<Shared> shared_;  // null before the first job
-  std::deque<Done> done_;           // of the jobs not yet reported, in order
+  std::thread thread_;
+  std::deque<Done> done_;  // of the jobs not yet reported, in order
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
   std::size_t waiting_bytes_ = 0;
   bool is_congested_ = false;

@@ -435,7 +435,9 @@ void Output::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
   }
   if (!is_flushed()) stop();
   const bool keeps_files = keeps_streams_ || (gathered_ && gathered_->has_files());
-  if (files_->is_temporary() && !keeps_files && !is_given_up_) files_->remove();
+  // Removing files from a file system that hangs would hang, too.
+  const bool can_remove = !is_given_up_ || files_->is_in_memory();
+  if (files_->is_temporary() && !keeps_files && can_remove) files_->remove();
 }
 
 void Output::Impl::stop() {

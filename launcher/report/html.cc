@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "agent/status/redaction.h"
@@ -38,7 +39,7 @@ body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-
 main{max-width:1200px;margin:0 auto;padding:20px 24px 48px}
 h1{font-size:24px;line-height:1.3;margin:10px 0 4px;overflow-wrap:anywhere}
 h2{font-size:18px;margin:32px 0 10px}
-p{margin:6px 0}.dim{color:var(--dim)}
+p{margin:6px 0}.dim{color:var(--dim)}.why{font-size:17px;overflow-wrap:anywhere}
 .badge{display:inline-block;padding:2px 12px;border-radius:12px;font-weight:600}
 .failed{color:var(--bad);background:var(--badbg)}.succeeded{color:var(--good);background:var(--goodbg)}.other{color:var(--warn);background:var(--warnbg)}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:18px 0 0;padding:0}
@@ -129,6 +130,14 @@ std::string verb_phrase_of(const FailureText& failure) {
   return "ended: " + failure.ended;
 }
 
+// "SIGTERM" for "signal 15 (SIGTERM, terminated)"; other ends as they are.
+std::string short_end(const std::string& ended) {
+  const std::size_t open = ended.find(" (");
+  const std::size_t comma = ended.find(',', std::min(open, ended.size()));
+  if (!ended.starts_with("signal ") || open == ended.npos || comma == ended.npos) return ended;
+  return ended.substr(open + 2, comma - open - 2);
+}
+
 // What to leave out to limit the size.
 enum class Detail { All, NoRankBars, FailedRanksOnly, FailedNodesOnly, FailedGroupsOnly };
 
@@ -167,6 +176,7 @@ class Page {
 
  private:
   void write_head();
+  std::string why() const;
   void write_cause();
   void write_timeline();
   void write_rounds();
@@ -253,26 +263,40 @@ void Page::write_head() {
   const bool is_known = job_.outcome == "failed" || job_.outcome == "succeeded";
   out_ += "<header><span class=\"badge " + (is_known ? job_.outcome : std::string("other")) +
           "\">" + html_text(job_.outcome == "unknown" ? "no end recorded" : job_.outcome) +
-          "</span><h1>" + html_text(headline_of(job_)) + "</h1><p class=\"dim\">run " +
+          "</span><h1>" + html_text(headline_of(job_)) + "</h1>" + why() + "<p class=\"dim\">run " +
           html_text(job_.run_id) + ", began " + html_text(job_.started) +
           "</p><dl class=\"tiles\">";
   tile("Wall time", words(job_.wall_s),
        counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
            counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node"));
   const double running = ledger(Phase::Running);
-  tile("Running", percent(running, job_.wall_s), words(running));
-  const double lost = std::max(0.0, job_.wall_s - running);
-  const double lost_hours = lost * std::max(0, job_.world_size) / 3600;
-  tile("Not running", percent(lost, job_.wall_s),
-       words(lost) + " of each worker" +
-           (lost_hours >= 0.1 ? ", " + fixed(lost_hours, 1) + " worker hours in all" : ""));
+  tile("Running", percent(running, job_.wall_s),
+       words(running) + "; the rest is start-up, stopping and waiting");
+  const double hours = job_.wall_s * std::max(0, job_.world_size) / 3600;
+  const double idle_hours =
+      std::max(0.0, job_.wall_s - running) * std::max(0, job_.world_size) / 3600;
+  tile("Cost", fixed(hours, hours < 10 ? 2 : 0) + " worker hours",
+       fixed(idle_hours, idle_hours < 10 ? 2 : 0) + " of them not running");
   tile("Restarts", std::to_string(job_.restarts),
        words(ledger(Phase::Stopping) + ledger(Phase::Restarting)) + " stopping and restarting");
   if (job_.root_cause)
-    tile("First failure", "after " + words(job_.root_cause->at_s),
-         "rank " + std::to_string(job_.root_cause->rank) + ", round " +
-             std::to_string(job_.root_cause->round));
+    tile("Failed", "after " + words(job_.root_cause->at_s),
+         "rank " + std::to_string(job_.root_cause->rank) +
+             (job_.restarts > 0 ? ", after restart " + std::to_string(job_.restarts) : ""));
   out_ += "</dl></header>\n";
+}
+
+// What the headline, which says how the rank ended, leaves open.
+std::string Page::why() const {
+  if (!job_.root_cause || diagnosis_.evidence.empty()) return "";
+  std::string text = title_of(diagnosis_.fault) + ": " + diagnosis_.summary;
+  if (!diagnosis_.adds_to_headline) {
+    const std::string mark = "rank " + std::to_string(job_.root_cause->rank) + ": ";
+    text = diagnosis_.evidence.front();
+    if (text.starts_with(mark)) text.erase(0, mark.size());
+    if (text == job_.root_cause->ended) return "";
+  }
+  return "<p class=\"why\">" + html_text(text) + "</p>";
 }
 
 void Page::write_cause() {
@@ -293,10 +317,13 @@ void Page::write_cause() {
       "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Root cause</h2><div "
       "class=\"cause\"><dl>";
   if (diagnosis_.fault != agent::FaultClass::None) {
-    field("Diagnosis", title_of(diagnosis_.fault) + ": " + diagnosis_.summary);
+    field("Diagnosis", title_of(diagnosis_.fault) +
+                           (diagnosis_.adds_to_headline ? ": " + diagnosis_.summary : ""));
     field("Advice", advice_text(diagnosis_));
-    for (std::size_t i = 0; i < diagnosis_.evidence.size(); ++i)
-      field(i == 0 ? "Evidence" : "", diagnosis_.evidence[i]);
+    const std::string ended = "rank " + std::to_string(cause.rank) + ": " + cause.ended;
+    const char* term = "Evidence";
+    for (const std::string& line : diagnosis_.evidence)
+      if (line != ended) field(std::exchange(term, ""), line);
   }
   field("Rank", std::to_string(cause.rank) + ", local rank " + std::to_string(cause.local_rank) +
                     " on " + place_of(cause) +
@@ -464,7 +491,7 @@ void Page::write_rank(const Node& node, const Rank& rank, const std::string& log
   std::string end = rank.ended.empty() ? "no end recorded" : rank.ended;
   if (rank.exit_code && *rank.exit_code == 0) end = "0";
   if (rank.ended.empty() && node.is_running) end = "running";
-  if (rank.stopped_by_drun && !rank.has_failed) end += ", stopped by drun";
+  if (rank.stopped_by_drun && !rank.has_failed) end = "stopped by drun, " + short_end(end);
   std::string log = rank.log;
   if (!log_directory.empty() && log.starts_with(log_directory + "/"))
     log.erase(0, log_directory.size() + 1);

@@ -138,9 +138,11 @@ TEST_CASE("a suspended reader of node 0 blocks workers, but neither stops nor fa
 TEST_CASE("a second Ctrl-C ends a job whose reader is suspended, on all nodes") {
   Nodes nodes(2, {"--gather-logs"});
   const std::string& place = nodes.directory().path();
-  nodes.start(0, {}, "exit 0");
+  nodes.start(0, {}, "echo $TORCHELASTIC_ERROR_FILE >" + place + "/error_file; exit 0");
   nodes.start(1, {}, "exec " + built("bench/lines") + " write 1 300000 100");
   REQUIRE(stands_still(place));
+  const fs::path attempt = fs::path(read_file(place + "/error_file")).parent_path();
+  CHECK(fs::exists(attempt));
   nodes[0].signal(SIGINT);
   // Two signals within 200 ms count as one.
   const auto first = std::chrono::steady_clock::now();
@@ -149,6 +151,7 @@ TEST_CASE("a second Ctrl-C ends a job whose reader is suspended, on all nodes") 
   nodes[0].signal(SIGINT);
   CHECK(eventually([&] { return processes_with("DIR=" + place).empty(); }));
   for (const Ended& ended : nodes.wait()) CHECK(ended.code == 130);
+  CHECK_FALSE(fs::exists(attempt));
 }
 
 TEST_CASE("output that a lost node had sent is shown") {

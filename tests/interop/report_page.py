@@ -90,8 +90,9 @@ class ReportPage(unittest.TestCase):
         self.assertRegex(page.text("h1"), r"^Job failed: rank 2 on node 0 \(.*\) exited with code 7$")
         for words in ("Root cause", "ValueError: bad batch", "Restarts 1", "4 workers on 1 node", "Rounds and restarts", "Where the time went",
                       "Timeline, nodes and ranks", "Incidents", "stopping and restarting", "--token=[redacted]", "NCCL_DEBUG", "INFO",
-                      "exit code 7", "stopped by drun", "logs in"):
+                      "exit code 7", "stopped by drun, SIGTERM", "logs in"):
             self.assertIn(words, page.text())
+        self.assertIn('<p class="why">ValueError: bad batch</p>', (self.place / "job.html").read_text())
         self.assertNotIn("s3cret", (self.place / "job.html").read_text())
         self.assertGreater(page.tags["path"], 10)
         # The ranks of a node: a head row and four workers.
