@@ -3,10 +3,15 @@
 
 #include <csignal>
 #include <numeric>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "drun/key_store.h"
 #include "drun/process_group.h"
+#include "rendezvous/base/pulse_page.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
 #include "tests/support/machine.h"
@@ -106,6 +111,74 @@ TEST_CASE("asynchronous calls complete in order, also between synchronous ones")
     for (const std::vector<int>& each : data) expect(each == std::vector<int>(1000, 3), "a sum");
     group.async_barrier().wait();
   }));
+}
+
+TEST_CASE("an asynchronous call returns at once while synchronous ones wait for their turn") {
+  const StoreProcess store;
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect(over("shm"));
+    const auto words = connect_key_store("127.0.0.1", store.port(), seconds(20));
+    if (rank == 1) {
+      words->wait({"it has returned"}, test::scaled(seconds(20)));
+      for (int i = 0; i < 3; ++i) world.barrier();
+      return;
+    }
+    std::thread first([&] { world.barrier(); });
+    std::this_thread::sleep_for(milliseconds(50));
+    std::thread second([&] { world.barrier(); });
+    std::this_thread::sleep_for(milliseconds(50));
+    const Work third = world.async_barrier();
+    words->set("it has returned", "", seconds(20));
+    third.wait();
+    first.join();
+    second.join();
+  }));
+}
+
+TEST_CASE("a synchronous call that waits for its turn keeps its own timeout") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup world = ProcessGroup::connect(over("shm"));
+    if (rank == 1) return say(error_of([&] { world.monitored_barrier(seconds(40)); }));
+    std::thread first([&] { say(error_of([&] { world.barrier(); })); });
+    std::this_thread::sleep_for(milliseconds(50));
+    const auto began = Clock::now();
+    const std::string error = error_of([&] { world.barrier(milliseconds(100)); });
+    expect(error.starts_with("timeout: "), error);
+    expect(Clock::now() - began < test::scaled(seconds(10)), "in time");
+    first.join();
+  });
+  CHECK(ends[0].exit_code == 0);
+}
+
+TEST_CASE("four groups of one rank enter a barrier", "[.page]") {
+  ProcessGroup world = ProcessGroup::connect(over("shm"));
+  ProcessGroup first = world.new_group({0}).value();
+  ProcessGroup grandchild = first.new_group({0}).value();
+  ProcessGroup last = first;
+  for (int i = 2; i <= 1001; ++i) last = world.new_group({0}).value();
+  for (ProcessGroup* group : {&world, &first, &grandchild, &last}) group->barrier();
+}
+
+TEST_CASE("the groups of a process are numbered differently in its heartbeat page") {
+  std::string path = "/tmp/drun_pulse_XXXXXX";
+  const UniqueFd page_file(mkstemp(path.data()));
+  REQUIRE(page_file);
+  REQUIRE(ftruncate(page_file.get(), kPulseBytes) == 0);
+  const StoreProcess store;
+  // In a new program: this one may have opened its page, or found that it has none.
+  const auto ends = test::run_programs(
+      {.size = 1, .port = store.port(), .environment = {{"DRUN_HEARTBEAT_FILE", path}}},
+      "/proc/self/exe", {"four groups of one rank enter a barrier"});
+  unlink(path.c_str());
+  check_exited(ends);
+  PulsePage page;
+  REQUIRE(pread(page_file.get(), &page, sizeof page, 0) == static_cast<ssize_t>(sizeof page));
+  std::set<std::uint32_t> numbers;
+  for (const PulseEntry& entry : page.entries)
+    if (entry.number > 0) numbers.insert(entry.group);
+  CHECK(numbers.size() == 4);
+  CHECK(numbers.count(0) == 1);
 }
 
 TEST_CASE("messages of a batch match in any order") {

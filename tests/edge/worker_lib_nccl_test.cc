@@ -9,11 +9,14 @@
 #include <thread>
 #include <vector>
 
+#include "drun/device_mesh.h"
+#include "drun/key_store.h"
 #include "drun/process_group.h"
 #include "tests/standin/cuda_standin.h"
 #include "tests/support/catch.h"
 #include "tests/support/gpu_memory.h"
 #include "tests/support/in_rank.h"
+#include "tests/support/machine.h"
 #include "tests/support/nccl_deeds.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/nccl/library.h"
@@ -89,6 +92,49 @@ TEST_CASE("nccl's messages, async operations, groups and mixed memory work, over
   const Part part = parts()[which];
   INFO(part.what);
   run_over_standins(4, part.body);
+}
+
+TEST_CASE("a device mesh works over nccl, and different ones are rejected, over the stand-in") {
+  run_over_standins(4, [](const Ranks&, int rank) {
+    ProcessGroup world = ProcessGroup::connect({.backend = "nccl"});
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    for (const std::string& name : mesh.names()) {
+      const OnGpu<int> number(1, 1 << rank);
+      mesh.group(name).all_reduce(number.named());
+      int sum = 0;
+      for (const int member : mesh.ranks(name)) sum += 1 << member;
+      expect(number.read()[0] == sum, "the sum along " + name);
+    }
+    const std::string first = rank == 3 ? "pp" : "dp";
+    const std::string error = test::error_of([&] {
+      init_device_mesh(world, {2, 2}, {first, "tp"});
+    });
+    expect(error.starts_with("mismatch: "), error);
+    world.barrier();
+  });
+}
+
+TEST_CASE("while one thread connects NCCL, another one's call returns at once, over the stand-in") {
+  run_over_standins(2, [](const Ranks& ranks, int rank) {
+    ProcessGroup group = ProcessGroup::connect();
+    const auto words = connect_key_store("127.0.0.1", ranks.port, seconds(20));
+    const OnGpu<int> one(1, 1);
+    const OnGpu<int> other(1, 1);
+    std::vector<Work> works(2);
+    if (rank == 1) {
+      words->wait({"it has returned"}, test::scaled(seconds(20)));
+      for (Work& work : works) work = group.async_all_reduce(one.named());
+    } else {
+      std::thread thread([&] { works[0] = group.async_all_reduce(one.named()); });
+      std::this_thread::sleep_for(milliseconds(100));
+      works[1] = group.async_all_reduce(other.named());
+      words->set("it has returned", "", seconds(20));
+      thread.join();
+    }
+    wait_all(works);
+    expect(rank == 1 || (one.read()[0] == 2 && other.read()[0] == 3), "the sums");
+    group.barrier();
+  });
 }
 
 TEST_CASE("nccl works with one rank, over the stand-in") {

@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -224,6 +226,79 @@ TEST_CASE("stopped request threads have run all sent and supervised requests") {
   request_threads.stop();
   CHECK(doer.times == 20);
   request_threads.stop();
+}
+
+TEST_CASE("wait_all waits for all operations, then throws the first error of the list") {
+  Doer doer;
+  const auto last = std::make_shared<Request>(doer.action());
+  const std::vector<Work> works{
+      Work(std::make_shared<Request>(doer.action(), never)),
+      Work(std::make_shared<Request>([]() -> int { throw std::runtime_error("one"); }, never)),
+      Work(std::make_shared<Request>([]() -> int { throw std::runtime_error("two"); }, never)),
+      Work(), Work(last)};
+  std::thread thread([&] { last->run(); });
+  CHECK_THROWS_WITH(wait_all(works), "one");
+  CHECK(doer.times == 2);
+  thread.join();
+  wait_all({works[0], works[3], works[4]}, milliseconds(1));
+  wait_all({});
+}
+
+TEST_CASE("wait_all with a timeout names an operation that is not done") {
+  const std::vector<Work> works{Work(), Work(std::make_shared<Request>([] { return 0; }))};
+  CHECK_THROWS_WITH(
+      wait_all(works, milliseconds(5)),
+      ContainsSubstring("wait_all") && ContainsSubstring("operation 1 is not done after 5 ms"));
+}
+
+TEST_CASE("wait_any returns an operation that is done or has failed") {
+  std::atomic<bool> would_end = false;
+  Doer doer;
+  const std::vector<Work> works{
+      Work(std::make_shared<Request>(doer.action(), never)),
+      Work(std::make_shared<Request>([]() -> int { throw std::runtime_error("one"); },
+                                     [&] { return would_end.load(); }))};
+  CHECK_THROWS_WITH(wait_any(works, milliseconds(5)),
+                    ContainsSubstring("no operation is done after 5 ms"));
+  std::thread thread([&] {
+    std::this_thread::sleep_for(milliseconds(5));
+    would_end = true;
+  });
+  CHECK(wait_any(works) == 1);
+  CHECK_THROWS_WITH(works[1].wait(), "one");
+  CHECK(wait_any({works[0], Work()}) == 1);
+  CHECK(doer.times == 0);
+  thread.join();
+  CHECK(test::error_of([] { wait_any({}); }).starts_with("usage: "));
+}
+
+TEST_CASE("a group refuses more pending operations than its limit, and remains usable") {
+  const StoreProcess store;
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect(over("shm"));
+    std::vector<int> data(16'384, rank);
+    const auto one = [&](std::size_t i) { return Elements(&data[i], 1, DataType::I32); };
+    if (rank == 0) {
+      std::vector<Work> works;
+      for (std::size_t i = 0; i < data.size(); ++i) works.push_back(world.irecv(one(i), 1));
+      int extra = 0;
+      const auto is_refused = [&](const std::function<void()>& start) {
+        const std::string error = test::error_of(start);
+        return error.starts_with("usage: ") &&
+               error.find("16384 asynchronous operations of this group are pending") !=
+                   std::string::npos;
+      };
+      expect(is_refused([&] { world.irecv(Elements(&extra, 1, DataType::I32), 1); }), "a limit");
+      expect(is_refused([&] { world.async_barrier(); }), "the same limit for collectives");
+      world.monitored_barrier();
+      wait_all(works);
+      expect(data.front() == 1 && data.back() == 1, "rank 1's numbers");
+    } else {
+      world.monitored_barrier();
+      for (std::size_t i = 0; i < data.size(); ++i) world.send(one(i), 0);
+    }
+    world.async_barrier().wait();
+  }));
 }
 
 TEST_CASE(

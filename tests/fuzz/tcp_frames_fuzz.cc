@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     if (const auto hello = decode_hello(rest.substr(0, kHelloBytes))) {
       const HelloBytes again = encode(*hello);
       require(decode_hello(std::string_view(again.data(), again.size())) == hello);
-      require(hello->place.address.size() <= kMostAddressBytes && hello->rank < hello->size);
+      require(hello->lane < kMostLanes && hello->rank < hello->size);
       rest.remove_prefix(kHelloBytes);
     }
   }

@@ -1,4 +1,6 @@
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -26,6 +28,11 @@ static_assert(!std::is_convertible_v<std::vector<float>, ConstElements>);
 static_assert(!std::is_convertible_v<const std::vector<float>, ConstElements>);
 static_assert(!std::is_convertible_v<std::array<int, 3>, ConstElements>);
 static_assert(!std::is_convertible_v<std::string, ConstElements>);
+static_assert(!std::is_convertible_v<std::vector<bool>&, Elements>);
+
+static_assert(data_type<std::byte>() == DataType::U8);
+static_assert(data_type<const std::uint8_t>() == DataType::U8);
+static_assert(data_type<std::int8_t>() == DataType::I8);
 
 TEST_CASE("a batch accepts read-only memory for sends") {
   const std::vector<int> data{1, 2, 3};

@@ -6,6 +6,7 @@
 
 #include "drun/device_mesh.h"
 #include "drun/error.h"
+#include "worker_lib/core/group.h"
 
 namespace drun::worker {
 namespace {
@@ -107,19 +108,6 @@ std::uint64_t digest(std::string_view text) {
   return hash;
 }
 
-// With different meshes, groups would wait for each other.
-void check_same(ProcessGroup& world, const std::string& mesh, ProcessGroup::Timeout timeout) {
-  const std::vector<std::uint64_t> mine{digest(mesh)};
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(mine, all, timeout);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    fail(Kind::Mismatch, world.rank(),
-         "this rank asks for a mesh of " + mesh + ", and rank " + std::to_string(rank) +
-             " for another than rank 0: all must ask for the same");
-  }
-}
-
 }  // namespace
 
 struct DeviceMesh::State {
@@ -141,6 +129,20 @@ struct DeviceMesh::State {
 };
 
 DeviceMesh::DeviceMesh(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+// With different meshes, groups would wait for each other.
+void DeviceMesh::check_same(ProcessGroup& world, const std::string& mesh,
+                            ProcessGroup::Timeout timeout) {
+  const std::uint64_t hash = digest(mesh);
+  const std::vector<int> mine{static_cast<int>(hash >> 32), static_cast<int>(hash)};
+  const std::vector<int> all = world.group_->told_by_all(mine, timeout);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == all[i % 2]) continue;
+    fail(Kind::Mismatch, world.rank(),
+         "this rank asks for a mesh of " + mesh + ", and rank " + std::to_string(i / 2) +
+             " for another than rank 0: all must ask for the same");
+  }
+}
 
 const std::vector<int>& DeviceMesh::shape() const { return state_->layout.shape; }
 
@@ -190,7 +192,7 @@ DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
   const int rank = world.rank();
   auto layout = worker::make_mesh_layout(std::move(shape), std::move(names), world.size());
   if (!layout) fail(Kind::Usage, rank, layout.error().message);
-  check_same(world, to_string(*layout), timeout);
+  DeviceMesh::check_same(world, to_string(*layout), timeout);
 
   auto state = std::make_shared<DeviceMesh::State>();
   state->rank = rank;

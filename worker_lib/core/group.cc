@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <future>
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
@@ -33,6 +35,8 @@ constexpr Milliseconds kBetweenLooks{20};
 // time after the deadline.
 constexpr Milliseconds kBackstop{1000};
 constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
+// Of one group. The threads that look after messages poll each of them every few milliseconds.
+constexpr std::size_t kMostPending = 16'384;
 
 std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
 
@@ -148,6 +152,18 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
   return {.deadline = worker::deadline_in(time), .time = time, .peer = std::nullopt};
 }
 
+template <typename Namer>
+ProcessGroup::Group::Limit ProcessGroup::Group::admit_pending(const Namer& name, Timeout timeout) {
+  Limit limit = admit(name, timeout);
+  const std::size_t count = ++pending_;
+  limit.pending = std::shared_ptr<void>(nullptr, [this](void*) { --pending_; });
+  if (count <= kMostPending) return limit;
+  throw error(Kind::Usage, name(),
+              std::to_string(kMostPending) +
+                  " asynchronous operations of this group are pending, the most that can be; wait "
+                  "for some of them");
+}
+
 void ProcessGroup::Group::check_possible(const Call& call) const {
   const std::string refusal = parts_.backend->refusal(call);
   if (!refusal.empty()) throw error(Kind::Unsupported, to_string(call), refusal);
@@ -186,12 +202,9 @@ void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Action&
   std::unique_lock running(running_, std::defer_lock);
   if (unfinished_ > 0 || !running.try_lock()) {
     std::unique_lock submitting(submitting_);
-    if (unfinished_ > 0) {
-      const Work work = queue(name, limit, action);
-      submitting.unlock();
-      return work.wait();
-    }
-    if (!running.try_lock_until(limit.deadline)) throw fail(name(), late(limit));
+    const Work work = queue(name, limit, action);
+    submitting.unlock();
+    return work.wait();
   }
   const WaitMark mark;
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
@@ -215,7 +228,8 @@ Work ProcessGroup::Group::queue(Name name, Limit limit,
       [this, name = std::move(name), action = std::move(action), limit, turn] {
         // Decrement before the operation completes and its waiters continue.
         const std::shared_ptr<void> finished(nullptr, [this](void*) { --unfinished_; });
-        const std::lock_guard running(running_);
+        const std::unique_lock running(running_, limit.deadline);
+        if (!running) throw fail(name(), late(limit));
         guarded(name, limit, [&] { action(turn); });
         return 0;
       });
@@ -233,26 +247,36 @@ void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
 
 Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
   const auto name = [call] { return to_string(call); };
-  const Limit limit = admit(name, timeout);
+  const Limit limit = admit_pending(name, timeout);
   check_possible(call);
-  const std::lock_guard submitting(submitting_);
+  std::unique_lock submitting(submitting_);
   if (parts_.backend->starts(call)) {
-    if (std::optional<Work> work = start_now(name, limit, call)) return *std::move(work);
+    if (std::optional<Work> work = start_now(name, limit, call, submitting)) {
+      return *std::move(work);
+    }
   }
   return queue(name, limit, [this, call](const Turn& turn) { run_now(call, turn); });
 }
 
 std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit& limit,
-                                                   const Call& call) {
+                                                   const Call& call,
+                                                   std::unique_lock<std::mutex>& submitting) {
   std::unique_lock running(running_, std::defer_lock);
   if (unfinished_ > 0 || !running.try_lock()) return std::nullopt;
   start_thread_of(name, [this] { executor_.start(); });
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
-  std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return begin(call, turn); });
-  running.unlock();
-  const auto request =
-      std::make_shared<worker::Request>(finishing(name, limit, std::move(transfer)));
+  // Queued first, so that it is finished before all that is queued from now on.
+  const auto begun = std::make_shared<std::promise<std::shared_ptr<Transfer>>>();
+  const auto request = std::make_shared<worker::Request>(
+      [this, name, limit, begun] { return finishing(name, limit, begun->get_future().get())(); });
   executor_.submit([request] { request->run(); });
+  submitting.unlock();
+  try {
+    begun->set_value(guarded(name, limit, [&] { return begin(call, turn); }));
+  } catch (...) {
+    begun->set_exception(std::current_exception());
+    throw;
+  }
   return Work(request);
 }
 
@@ -270,13 +294,18 @@ int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
   check_possible(message);
   limit.peer = message.peer;
   const WaitMark mark;
-  return guarded(name, limit, [&] { return post(message)->finish(limit.deadline); });
+  // Given up after the failure has been published.
+  std::unique_ptr<Transfer> transfer;
+  return guarded(name, limit, [&] {
+    transfer = post(message);
+    return transfer->finish(limit.deadline);
+  });
 }
 
 Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   const auto name = [message] { return to_string(message); };
   check(place(), message);
-  Limit limit = admit(name, timeout);
+  Limit limit = admit_pending(name, timeout);
   check_possible(message);
   limit.peer = message.peer;
   start_thread_of(name, [this] { request_threads_.start(); });
@@ -404,7 +433,6 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
   }
   std::unique_lock submitting(submitting_);
   const std::string prefix = "group/" + std::to_string(++groups_);
-  const std::uint32_t label = parts_.label * 1000 + static_cast<std::uint32_t>(groups_);
   submitting.unlock();
   std::shared_ptr<void> shared;
   if (parts_.backend->splits()) shared = split_off(name, limit, ranks);
@@ -413,7 +441,7 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
   worker::GroupParts parts{.job = parts_.job,
                            .rank = static_cast<int>(mine - ranks.begin()),
                            .size = static_cast<int>(ranks.size()),
-                           .label = label};
+                           .label = ++parts_.job->groups};
   parts.node_of.clear();
   parts.world_ranks.clear();
   for (const int rank : ranks) {

@@ -3,8 +3,10 @@
 //
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
 //
-// Order:   a collective gets its number at its turn: when it locks running_, or, if asynchronous
-//          operations are pending, when it is put into the executor's queue under submitting_.
+// Order:   a collective gets its number at its turn: when it locks running_, or, if another one
+// runs
+//          or is pending, when it is put into the executor's queue under submitting_. No thread
+//          waits for another rank while it holds submitting_.
 // Failing: 1. After a lost connection, the group waits up to half a second for the kernel to report
 //          the end of a process on this node, or for another rank's cause.
 //          2. The cause is put into the store, unless another rank's cause is there already. Every
@@ -50,6 +52,7 @@ struct Job {
   bool is_debug = false;
   bool rank0_hosts_store = false;
   std::shared_ptr<void> hosted_store = nullptr;  // only kept alive
+  std::atomic<std::uint32_t> groups = 0;         // created in this process, without the first
   PeerProcesses processes = {};
   Watch watch;
 };
@@ -105,12 +108,17 @@ class ProcessGroup::Group {
   struct Limit {
     Deadline deadline{};
     std::chrono::milliseconds time{0};
-    std::optional<int> peer = std::nullopt;  // of a message
+    std::optional<int> peer = std::nullopt;   // of a message
+    std::shared_ptr<void> pending = nullptr;  // counts it among the pending ones
   };
 
   // Throws if no operation can be started.
   template <typename Namer>
   Limit admit(const Namer& name, Timeout timeout);
+  // The same for an asynchronous operation, which is pending as long as the Limit exists. Throws if
+  // too many are.
+  template <typename Namer>
+  Limit admit_pending(const Namer& name, Timeout timeout);
   void check_possible(const Call& call) const;
   void check_possible(const worker::Message& message) const;
   // Runs `action`. An exception becomes the group's failure.
@@ -119,8 +127,10 @@ class ProcessGroup::Group {
   // Runs `action` after all earlier operations.
   template <typename Namer, typename Action>
   void in_turn(const Namer& name, const Limit& limit, Action&& action);
-  // nullopt if it cannot be started immediately. Requires that `submitting_` is held.
-  std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call);
+  // nullopt if it cannot be started immediately. Requires that `submitting_` is held, and unlocks
+  // it before it starts the operation, which can block: the first one connects.
+  std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call,
+                                std::unique_lock<std::mutex>& submitting);
   worker::Request::Action finishing(const Name& name, const Limit& limit,
                                     std::shared_ptr<Transfer> transfer);
   // Throws a failure as the operation's error, without breaking the group.
@@ -159,10 +169,11 @@ class ProcessGroup::Group {
   std::mutex submitting_;
   std::timed_mutex running_;
   std::atomic<std::uint32_t> sequence_ = 0;
-  std::atomic<int> unfinished_ = 0;  // queued or running collectives of the executor
-  int groups_ = 0;                   // created from this one
-  int barriers_ = 0;                 // monitored ones
-  int tellings_ = 0;                 // exchanges of numbers over the store
+  std::atomic<int> unfinished_ = 0;       // queued or running collectives of the executor
+  std::atomic<std::size_t> pending_ = 0;  // asynchronous operations
+  int groups_ = 0;                        // created from this one
+  int barriers_ = 0;                      // monitored ones
+  int tellings_ = 0;                      // exchanges of numbers over the store
   std::atomic<bool> is_broken_ = false;
   std::mutex failing_;
   std::condition_variable failed_;  // first_cause_ is set

@@ -1,6 +1,8 @@
 #include "drun/work.h"
 
+#include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "drun/error.h"
@@ -8,6 +10,18 @@
 #include "worker_lib/core/requests.h"
 
 namespace drun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+WorkerError late(const char* operation, milliseconds time, const std::string& what) {
+  return WorkerError({.kind = WorkerError::Kind::Timeout,
+                      .operation = operation,
+                      .message = what + " after " + std::to_string(time.count()) + " ms"});
+}
+
+}  // namespace
 
 Work::Work(std::shared_ptr<worker::Request> request) : request_(std::move(request)) {}
 
@@ -17,10 +31,7 @@ void Work::wait(Timeout timeout) const {
   if (!timeout) {
     request_->wait();
   } else if (!request_->wait_for(*timeout)) {
-    throw WorkerError({.kind = WorkerError::Kind::Timeout,
-                       .operation = "Work::wait",
-                       .message = "the operation is not done after " +
-                                  std::to_string(timeout->count()) + " ms; it continues"});
+    throw late("Work::wait", *timeout, "the operation continues: it is not done");
   }
   request_->get();
 }
@@ -41,6 +52,51 @@ int Work::peer() const {
   if (!request_) return 0;
   request_->wait();
   return request_->get();
+}
+
+void wait_all(const std::vector<Work>& works, Work::Timeout timeout) {
+  const Clock::time_point began = Clock::now();
+  std::exception_ptr first;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    Work::Timeout left = timeout;
+    if (timeout) {
+      const auto passed = std::chrono::duration_cast<milliseconds>(Clock::now() - began);
+      left = std::max(*timeout - passed, milliseconds(0));
+    }
+    try {
+      works[i].wait(left);
+    } catch (const std::exception&) {
+      // Either its own error, below, or that it is late.
+    }
+    if (!works[i].is_completed())
+      throw late("wait_all", *timeout, "operation " + std::to_string(i) + " is not done");
+    if (!first) first = works[i].error();
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+// No event covers several operations. Polling also makes progress for them.
+std::size_t wait_any(const std::vector<Work>& works, Work::Timeout timeout) {
+  constexpr milliseconds kPollTime{1};
+  constexpr std::chrono::microseconds kPause{100};
+  if (works.empty()) {
+    throw WorkerError({.kind = WorkerError::Kind::Usage,
+                       .operation = "wait_any",
+                       .message = "the list of operations is empty"});
+  }
+  const worker::WaitMark mark;
+  const Clock::time_point began = Clock::now();
+  while (true) {
+    for (std::size_t i = 0; i < works.size(); ++i)
+      if (works[i].is_completed()) return i;
+    const auto passed = Clock::now() - began;
+    if (timeout && passed >= *timeout) throw late("wait_any", *timeout, "no operation is done");
+    if (passed < kPollTime) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
+  }
 }
 
 }  // namespace drun

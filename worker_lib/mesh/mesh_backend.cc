@@ -37,6 +37,8 @@ class MeshExchange final : public Exchange {
   }
   void finish(Handle handle) override {
     stopping_all([&] { messages_[handle]->wait(deadline_); });
+    messages_[handle].reset();
+    free_.push_back(handle);
   }
 
   std::uint64_t slot_for(std::size_t size_bytes) const {
@@ -44,8 +46,16 @@ class MeshExchange final : public Exchange {
   }
   template <typename Start>
   Handle started(Start&& start) {
-    stopping_all([&] { messages_.push_back(start()); });
-    return messages_.size() - 1;
+    Mesh::Started message;
+    stopping_all([&] { message = start(); });
+    if (free_.empty()) {
+      messages_.push_back(std::move(message));
+      return messages_.size() - 1;
+    }
+    const Handle handle = free_.back();
+    free_.pop_back();
+    messages_[handle] = std::move(message);
+    return handle;
   }
   template <typename Action>
   void stopping_all(Action&& action) {
@@ -61,7 +71,10 @@ class MeshExchange final : public Exchange {
   Traffic traffic_;
   std::uint64_t hash_;
   Deadline deadline_;
+  // By handle. The handles of finished messages are used again: a large collective starts tens of
+  // thousands.
   std::vector<Mesh::Started> messages_;
+  std::vector<Handle> free_;
 };
 
 class MeshBackend final : public Backend {

@@ -1,6 +1,5 @@
 #include "worker_lib/tcp/engine.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -25,8 +24,6 @@ using std::chrono::milliseconds;
 // The two connections of a process that has ended close in any order. Within this time everything
 // it had sent has arrived, even on a busy machine.
 constexpr milliseconds kLastWords{50};
-// A rank has published where it is reached before the group was complete: this is for the store.
-constexpr std::chrono::seconds kFind{30};
 // How long a rank polls before it sleeps: first without yielding the core, then yielding it. An
 // exchange of short messages takes 6 to 20 us, waking a sleeping rank up to 50 us.
 constexpr microseconds kLeastSpinTime{2};
@@ -35,8 +32,12 @@ constexpr microseconds kPollTime{250};
 // While it polls, it reads the connection of the rank that it waits for, and checks all others this
 // rarely.
 constexpr int kPollsPerLook = 8;
-// Callers that have not said who they are; beyond that the oldest is hung up on.
 constexpr std::size_t kMostStrangers = 128;
+// A caller sends its Hello as soon as it is connected.
+constexpr std::chrono::seconds kHelloTime{5};
+// Until accepting is tried again, if a descriptor or memory was lacking.
+constexpr milliseconds kAcceptPause{50};
+constexpr int kMostAccepts = 64;  // at a time
 constexpr int kMostEvents = 64;
 constexpr int kMostReads = 16;  // of one connection at a time
 
@@ -64,12 +65,11 @@ Engine::Engine(const BackendContext& context)
     : rank_(context.rank),
       size_(context.size),
       store_(context.store),
+      is_lookout_(context.is_lookout),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       peers_(static_cast<std::size_t>(context.size)) {
-  if (!epoll_ || !bell_)
-    throw BackendFailure(Kind::System, std::nullopt,
-                         std::string("cannot wait for connections: ") + std::strerror(errno));
+  if (!epoll_ || !bell_) throw system_failure("cannot wait for connections");
   const int own_node = context.node_of[static_cast<std::size_t>(rank_)];
   const auto neighbors = std::count(context.node_of.begin(), context.node_of.end(), own_node);
   has_core_ = neighbors <= shm::usable_cores(shm::online_cores());
@@ -78,18 +78,12 @@ Engine::Engine(const BackendContext& context)
   own_ = {address, listener_.port, make_key()};
   watch(bell_.get(), EPOLLIN, token_of(Source::WakeFlag), true);
   watch(listener_.fd.get(), EPOLLIN, token_of(Source::Listener), true);
-  store_->set("tcp/" + std::to_string(rank_), to_string(own_), left_until(context.deadline));
+  find_all(context.deadline);
   for (int other = 0; other < size_; ++other)
     if (context.node_of[static_cast<std::size_t>(other)] != own_node)
       peer(other).lane_count = kMostLanes;
   has_lanes_ = neighbors < size_;
-  if (!context.is_lookout) return;
-  for (int other = 0; other < size_; ++other) {
-    if (other == rank_) continue;
-    find(other, context.deadline);
-    call(other);
-    peer(other).lifeline = UniqueFd(fcntl(peer(other).out().fd(), F_DUPFD_CLOEXEC, 3));
-  }
+  if (is_lookout_) call_all(context.deadline);
 }
 
 void Engine::watch(int fd, std::uint32_t events, std::uint64_t token, bool is_new) const {
@@ -99,42 +93,77 @@ void Engine::watch(int fd, std::uint32_t events, std::uint64_t token, bool is_ne
   epoll_ctl(epoll_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
 }
 
-// Where that rank is reached, from the store; it has been published before the group was complete.
-void Engine::find(int rank, Deadline deadline) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (peer(rank).place) return;
+void Engine::unwatch(int fd) const { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+// Publishes this rank's place and gets those of all others. Rank 0 collects them, so that each of
+// the others needs a single value. No operation uses the store afterwards.
+void Engine::find_all(Deadline deadline) {
+  const auto key_of = [](int rank) { return "tcp/" + std::to_string(rank); };
+  if (rank_ != 0) store_->set(key_of(rank_), to_string(own_), left_until(deadline));
+  std::string all = to_string(own_);
+  if (rank_ == 0) {
+    for (int other = 1; other < size_; ++other)
+      all += "\n" + store_->get(key_of(other), left_until(deadline));
+    store_->set("tcp/all", all, left_until(deadline));
+  } else {
+    all = store_->get("tcp/all", left_until(deadline));
   }
-  Place place = parse_place(store_->get("tcp/" + std::to_string(rank), left_until(deadline)));
-  const std::lock_guard lock(mutex_);
-  if (!peer(rank).place) peer(rank).place = std::move(place);
+  std::string_view left = all;
+  for (Peer& each : peers_) {
+    const std::size_t end = std::min(left.find('\n'), left.size());
+    each.place = parse_place(left.substr(0, end));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
 }
 
-// Makes the connection to that rank, unless there is or was one. Its place is known: from the
-// store, or it has called. The first lane is needed; the others only add speed.
+// Returns when every connection has been made or refused, and begun with a Hello.
+void Engine::call_all(Deadline deadline) {
+  for (int other = 0; other < size_; ++other)
+    if (other != rank_) call(other);
+  const auto is_dialing = [](const Peer& each) {
+    return each.out().road() == Outbox::Road::Dialing;
+  };
+  const auto are_done = [&] { return std::none_of(peers_.begin(), peers_.end(), is_dialing); };
+  if (drive(std::nullopt, are_done, deadline)) return;
+  const auto late = std::find_if(peers_.begin(), peers_.end(), is_dialing);
+  const auto rank = static_cast<int>(late - peers_.begin());
+  throw BackendFailure(Kind::Timeout, rank,
+                       "cannot connect to " + rank_text(rank) + " at " + late->place.address +
+                           " port " + std::to_string(late->place.port) +
+                           ": no answer; check the network between the nodes");
+}
+
+// Makes the connection to that rank, unless there is or was one. The first lane is needed; the
+// others only add speed.
 void Engine::call(int rank, std::size_t lane) {
   Peer& other = peer(rank);
   Lane& made = other.lanes[lane];
   if (made.out.road() != Outbox::Road::None || is_aborted_) return;
   try {
-    made.out.open(dial(*other.place), encode(Hello{.key = other.place->key,
-                                                   .rank = static_cast<std::uint32_t>(rank_),
-                                                   .size = static_cast<std::uint32_t>(size_),
-                                                   .place = own_,
-                                                   .lane = static_cast<std::uint32_t>(lane)}));
+    made.out.open(dial(other.place), encode(Hello{.key = other.place.key,
+                                                  .rank = static_cast<std::uint32_t>(rank_),
+                                                  .size = static_cast<std::uint32_t>(size_),
+                                                  .lane = static_cast<std::uint32_t>(lane)}));
   } catch (const BackendFailure& failure) {
     if (lane > 0) return made.out.close();
-    return end_out(rank, failure.what());
+    if (failure.kind == Kind::PeerLost) return end_out(rank, failure.what());
+    throw;
   }
   made.waits_to_write = true;
   watch(made.out.fd(), EPOLLIN | EPOLLRDHUP | EPOLLOUT,
         token_of(Source::Out, static_cast<std::uint32_t>(rank), lane), true);
+  flush(rank, lane);
 }
 
 // --- Out ---
 
 void Engine::push_first(int rank, const Frame& frame) {
-  call(rank);
+  try {
+    call(rank);
+  } catch (const BackendFailure& failure) {
+    own_failure_ = failure;
+    return;
+  }
   Outbox& out = peer(rank).out();
   if (out.road() != Outbox::Road::Gone) out.push_first(frame);
   flush(rank);
@@ -142,7 +171,7 @@ void Engine::push_first(int rank, const Frame& frame) {
 
 void Engine::flush(int rank, std::size_t lane) {
   Lane& flushed = peer(rank).lanes[lane];
-  if (const std::optional<std::string> why = flushed.out.flush()) return end_out(rank, *why);
+  if (const std::optional<std::string> why = flushed.out.flush()) return end_lane(rank, lane, *why);
   if (flushed.out.road() != Outbox::Road::Open || flushed.out.has_more() == flushed.waits_to_write)
     return;
   flushed.waits_to_write = flushed.out.has_more();
@@ -150,11 +179,26 @@ void Engine::flush(int rank, std::size_t lane) {
         token_of(Source::Out, static_cast<std::uint32_t>(rank), lane), false);
 }
 
+void Engine::close(Lane& lane) const {
+  if (lane.out.fd() >= 0) unwatch(lane.out.fd());
+  lane.out.close();
+}
+
+// An unused connection beside the first one is not missed.
+void Engine::end_lane(int rank, std::size_t lane, const std::string& why) {
+  Lane& ended = peer(rank).lanes[lane];
+  if (lane == 0 || ended.out.has_sent_frames()) return end_out(rank, why);
+  ended.out.hand_over(peer(rank).out());
+  close(ended);
+  ended.out.hang_up();
+  flush(rank);
+}
+
 // Frames that have not reached that rank may be lost.
 void Engine::end_out(int rank, const std::string& why) {
   Peer& other = peer(rank);
   if (other.out().road() == Outbox::Road::Gone) return;
-  for (Lane& lane : other.lanes) lane.out.close();
+  for (Lane& lane : other.lanes) close(lane);
   if (other.why.empty()) other.why = why;
   await_end(rank);
 }
@@ -180,16 +224,42 @@ void Engine::credit(int rank, std::size_t size_bytes) {
 // --- In ---
 
 void Engine::take_callers() {
-  while (UniqueFd fd = accept_from(listener_.fd.get())) {
+  for (int i = 0; i < kMostAccepts; ++i) {
+    if (strangers_.size() >= kMostStrangers) return pause_accepting(strangers_.front().until);
+    UniqueFd fd = accept_from(listener_.fd.get());
+    if (!fd && is_local_lack(errno))
+      return pause_accepting(Deadline::clock::now() + kAcceptPause, error_text(errno));
+    if (!fd) break;
     const std::uint32_t id = next_id_++;
     watch(fd.get(), EPOLLIN | EPOLLRDHUP, token_of(Source::In, id), true);
     incoming_[id].id = id;
     incoming_[id].fd = std::move(fd);
-    strangers_.push_back(id);
-    if (strangers_.size() <= kMostStrangers + static_cast<std::size_t>(size_)) continue;
-    incoming_.erase(strangers_.front());
-    strangers_.pop_front();
+    strangers_.push_back({id, Deadline::clock::now() + kHelloTime});
+    read(id);  // its Hello is there, if it has waited in the kernel's queue
   }
+  lack_.clear();
+  if (!accept_at_) return;
+  accept_at_.reset();
+  watch(listener_.fd.get(), EPOLLIN, token_of(Source::Listener), false);
+}
+
+// A listener that is readable and watched would wake this rank all the time.
+void Engine::pause_accepting(Deadline until, std::string lack) {
+  lack_ = std::move(lack);
+  if (!accept_at_) watch(listener_.fd.get(), 0, token_of(Source::Listener), false);
+  accept_at_ = until;
+}
+
+void Engine::resume_accepting() {
+  const Deadline now = Deadline::clock::now();
+  const bool has_room = lack_.empty() && strangers_.size() < kMostStrangers;
+  if (!has_room && now < *accept_at_) return;
+  while (!strangers_.empty() && strangers_.front().until <= now) {
+    const std::uint32_t id = strangers_.front().id;
+    read(id);
+    if (!strangers_.empty() && strangers_.front().id == id) end_in(id, "");
+  }
+  take_callers();
 }
 
 void Engine::read(std::uint32_t id) {
@@ -260,17 +330,18 @@ bool Engine::take_hello(Incoming& in) {
     return false;
   Peer& other = peer(static_cast<int>(hello->rank));
   if (std::exchange(other.has_called[hello->lane], true)) return false;
-  if (!other.place) other.place = hello->place;
   in.from = static_cast<int>(hello->rank);
+  in.lane = hello->lane;
   ++other.open_count;
   if (hello->lane == 0) other.in_id = in.id;
-  std::erase(strangers_, in.id);
+  std::erase_if(strangers_, [&in](const Stranger& each) { return each.id == in.id; });
   return true;
 }
 
 bool Engine::take_frame(Incoming& in) {
   const std::optional<Frame> frame = decode_frame(std::string_view(in.head.data(), kHeadBytes));
   if (!frame) return false;
+  in.has_sent_frames = true;
   switch (frame->kind) {
     case Frame::Kind::Eager:
       return take_eager(in, *frame);
@@ -350,17 +421,22 @@ bool Engine::take_grant(const Incoming& in, const Frame& frame) {
   if (send != nullptr && send->to != in.from) return false;
   asked_.erase(found);
   if (send == nullptr) return true;  // canceled: its group informs the receiver
-  const std::size_t lanes = send->size_bytes < kLeastLaneBytes ? 1 : peer(in.from).lane_count;
+  const std::size_t lanes = lanes_for(*send);
   for (std::size_t i = 0; i < lanes; ++i) {
-    if (i > 0) call(in.from, i);
     Outbox& out = peer(in.from).lanes[i].out;
+    if (i > 0) flush(in.from, i);  // it may be connected by now
+    const bool is_usable =
+        i > 0 ? out.road() == Outbox::Road::Open : out.road() != Outbox::Road::Gone;
     // A part is in one lane at a time.
-    if (out.road() == Outbox::Road::Gone || (i > 0 && send->queued_bytes == send->size_bytes))
-      continue;
+    if (!is_usable || (i > 0 && send->queued_bytes == send->size_bytes)) continue;
     out.push_part(*send);
     flush(in.from, i);
   }
   return true;
+}
+
+std::size_t Engine::lanes_for(const Send& send) {
+  return send.size_bytes < kLeastLaneBytes ? 1 : peer(send.to).lane_count;
 }
 
 bool Engine::take_data(Incoming& in, const Frame& frame) {
@@ -394,13 +470,16 @@ void Engine::end_payload(Incoming& in) {
 }
 
 void Engine::end_in(std::uint32_t id, const std::string& why) {
-  const int from = incoming_.at(id).from;
+  const Incoming& in = incoming_.at(id);
+  const int from = in.from;
+  const bool is_missed = in.lane == 0 || in.has_sent_frames;
+  unwatch(in.fd.get());
   incoming_.erase(id);
-  std::erase(strangers_, id);
+  std::erase_if(strangers_, [id](const Stranger& each) { return each.id == id; });
   if (from < 0) return;
-  if (peer(from).why.empty()) peer(from).why = why;
+  if (is_missed && peer(from).why.empty()) peer(from).why = why;
   if (--peer(from).open_count == 0) return end_over(from);
-  await_end(from);
+  if (is_missed) await_end(from);
 }
 
 void Engine::end_over(int rank) {
@@ -419,6 +498,7 @@ void Engine::ring() const noexcept {
 void Engine::check_alive() const {
   if (is_aborted_)
     throw BackendFailure(Kind::Broken, std::nullopt, "another operation of this rank has failed");
+  if (own_failure_) throw *own_failure_;
 }
 
 // One that waits for a grant needs both directions.
@@ -428,8 +508,8 @@ bool Engine::is_lost(const Send& send) const {
 }
 
 bool Engine::is_lost(const Receive& receive) const {
-  const std::optional<int> from = receive.sender ? receive.sender : receive.from;
-  if (from) return peers_[static_cast<std::size_t>(*from)].is_over;
+  if (const std::optional<int> from = peer_of(receive))
+    return peers_[static_cast<std::size_t>(*from)].is_over;
   for (int other = 0; other < size_; ++other) {
     if (other != rank_ && !peers_[static_cast<std::size_t>(other)].is_over) return false;
   }
@@ -444,6 +524,16 @@ BackendFailure Engine::loss_of(std::optional<int> rank) const {
   return {Kind::PeerLost, rank, "lost the connection to " + rank_text(*rank) + ": " + other.why};
 }
 
+BackendFailure Engine::lateness_of(std::optional<int> rank) const {
+  if (!lack_.empty() && (!rank || !peers_[static_cast<std::size_t>(*rank)].has_called[0]))
+    return {Kind::System, std::nullopt,
+            "cannot accept the connection of " + (rank ? rank_text(*rank) : "another rank") + ": " +
+                lack_};
+  return {Kind::Timeout, rank,
+          (rank ? rank_text(*rank) + " did not do its" : "the others did not do their") +
+              " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else"};
+}
+
 void Engine::end_late_peers() {
   for (int other = 0; other < size_ && ending_ > 0; ++other) {
     Peer& late = peer(other);
@@ -451,8 +541,9 @@ void Engine::end_late_peers() {
   }
 }
 
-// Until the deadline, or a peer's last words are over; rounded up.
+// Until the deadline, a peer's last words are over, or it is time to accept; rounded up.
 int Engine::sleep_ms(Deadline deadline) const {
+  if (accept_at_) deadline = std::min(deadline, *accept_at_);
   if (ending_ > 0)
     for (const Peer& each : peers_)
       if (each.over_at) deadline = std::min(deadline, *each.over_at);
@@ -478,17 +569,12 @@ void Engine::handle(const epoll_event& event) {
   }
   const int rank = static_cast<int>(which);
   const auto lane = static_cast<std::size_t>(event.data.u64 >> 40);
-  Outbox& out = peer(rank).lanes[lane].out;
-  if (out.road() == Outbox::Road::Dialing &&
-      (event.events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) {
-    if (const int error = error_of(out.fd())) return end_out(rank, std::strerror(error));
-    out.answered();
-  }
-  if (out.road() != Outbox::Road::Open) return;
+  const Outbox& out = peer(rank).lanes[lane].out;
+  if (out.road() == Outbox::Road::Gone) return;
   // Nothing is ever sent back on it.
   if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     const int error = error_of(out.fd());
-    return end_out(rank, error != 0 ? std::strerror(error) : "it closed the connection");
+    return end_lane(rank, lane, error != 0 ? std::strerror(error) : "it closed the connection");
   }
   flush(rank, lane);
 }
@@ -512,6 +598,7 @@ void Engine::look(int timeout_ms, std::unique_lock<std::mutex>& lock) {
   if (timeout_ms > 0) lock.lock();
   for (int i = 0; i < count && !is_aborted_; ++i) handle(events[static_cast<std::size_t>(i)]);
   end_late_peers();
+  if (accept_at_ && !is_aborted_) resume_accepting();
 }
 
 // If another thread has run meanwhile, it was the other rank, which shares this core and should get
@@ -529,12 +616,12 @@ void Engine::yield_core(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Works for all messages until is_over() returns true or throws, or the deadline has passed.
+// Works for all messages until is_over() returns true or throws, or the deadline has passed: false.
 // `peer`: the rank that is waited for; absent: any.
 template <typename IsOver>
-void Engine::drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline) {
+bool Engine::drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline) {
   std::unique_lock lock(mutex_);
-  if (is_over()) return;
+  if (is_over()) return true;
   const Deadline began = Deadline::clock::now();
   int polls = 0;
   for (Deadline now = began; now < deadline && !is_over(); now = Deadline::clock::now()) {
@@ -553,10 +640,10 @@ void Engine::drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline)
     }
     if (!sleeps && (!has_core_ || now - began >= spin_time_)) yield_core(lock);
   }
+  return is_over();
 }
 
 void Engine::start(Send& send) {
-  find(send.to, deadline_in(kFind));
   const std::lock_guard lock(mutex_);
   check_alive();
   call(send.to);
@@ -570,12 +657,12 @@ void Engine::start(Send& send) {
     send.number = next_number_++;
     asked_[send.number] = &send;
     other.out().push_ask(send);
+    for (std::size_t lane = 1; lane < lanes_for(send); ++lane) call(send.to, lane);
   }
   flush(send.to);
 }
 
 void Engine::start(Receive& receive) {
-  if (receive.from) find(*receive.from, deadline_in(kFind));
   const std::lock_guard lock(mutex_);
   check_alive();
   if (receive.from) call(*receive.from);
@@ -599,54 +686,46 @@ void Engine::start(Receive& receive) {
 }
 
 void Engine::wait(Send& send, Deadline deadline) {
-  drive(
-      send.to,
-      [&] {
-        if (send.is_done) return true;
-        check_alive();
-        if (is_lost(send)) throw loss_of(send.to);
-        return false;
-      },
-      deadline);
-  if (!send.is_done)
-    throw BackendFailure(Kind::Timeout, send.to,
-                         rank_text(send.to) +
-                             " did not do its part in time; run with DRUN_DEBUG=1 to learn which "
-                             "rank calls something else");
+  const auto is_over = [&] {
+    if (send.is_done) return true;
+    check_alive();
+    if (is_lost(send)) throw loss_of(send.to);
+    return false;
+  };
+  if (drive(send.to, is_over, deadline)) return;
+  const std::lock_guard lock(mutex_);
+  throw lateness_of(send.to);
 }
 
 int Engine::wait(Receive& receive, Deadline deadline) {
-  drive(
-      receive.from,
-      [&] {
-        if (receive.is_done) return true;
-        if (!receive.misfit.empty())
-          throw BackendFailure(Kind::Mismatch, receive.sender, receive.misfit);
-        check_alive();
-        if (is_lost(receive)) throw loss_of(receive.sender ? receive.sender : receive.from);
-        return false;
-      },
-      deadline);
-  if (receive.is_done) return *receive.sender;
-  const std::optional<int> from = receive.sender ? receive.sender : receive.from;
-  throw BackendFailure(
-      Kind::Timeout, from,
-      (from ? rank_text(*from) + " did not do its" : "the others did not do their") +
-          std::string(" part in time; run with DRUN_DEBUG=1 to learn which rank "
-                      "calls something else"));
+  const auto is_over = [&] {
+    if (receive.is_done) return true;
+    if (!receive.misfit.empty())
+      throw BackendFailure(Kind::Mismatch, receive.sender, receive.misfit);
+    check_alive();
+    if (is_lost(receive)) throw loss_of(peer_of(receive));
+    return false;
+  };
+  if (drive(receive.from, is_over, deadline)) return *receive.sender;
+  const std::lock_guard lock(mutex_);
+  throw lateness_of(peer_of(receive));
 }
 
-template <typename Message>
-bool Engine::poll(const Message& message) {
+template <typename IsOver>
+bool Engine::poll(IsOver&& is_over) {
   std::unique_lock lock(mutex_);
-  const auto is_over = [&] { return message.is_done || is_aborted_ || is_lost(message); };
-  if (is_over()) return true;
+  const auto would_end = [&] { return is_aborted_ || own_failure_ || is_over(); };
+  if (would_end()) return true;
   if (!is_driven_) look(0, lock);
-  return is_over();
+  return would_end();
 }
 
-bool Engine::would_end(const Send& send) { return poll(send); }
-bool Engine::would_end(const Receive& receive) { return poll(receive) || !receive.misfit.empty(); }
+bool Engine::would_end(const Send& send) {
+  return poll([&] { return send.is_done || is_lost(send); });
+}
+bool Engine::would_end(const Receive& receive) {
+  return poll([&] { return receive.is_done || !receive.misfit.empty() || is_lost(receive); });
+}
 
 // A message that is on its way cannot be taken back without the connection.
 void Engine::give_up(Send& send) noexcept {
@@ -677,7 +756,10 @@ void Engine::abort() noexcept {
     is_aborted_ = true;
     incoming_.clear();
     listener_.fd.reset();
-    for (int other = 0; other < size_; ++other) end_out(other, "this rank has failed");
+    for (int other = 0; other < size_; ++other) {
+      end_out(other, "this rank has failed");
+      for (Lane& lane : peer(other).lanes) lane.out.hang_up();
+    }
   }
   ring();
   changed_.notify_all();
@@ -698,9 +780,9 @@ void Engine::tell_lost(int rank) noexcept {
 
 std::vector<Lifeline> Engine::lifelines() const {
   std::vector<Lifeline> lines;
-  for (int other = 0; other < size_; ++other) {
-    const UniqueFd& line = peers_[static_cast<std::size_t>(other)].lifeline;
-    if (line) lines.push_back({line.get(), other});
+  for (int other = 0; is_lookout_ && other < size_; ++other) {
+    const int fd = peers_[static_cast<std::size_t>(other)].out().fd();
+    if (fd >= 0) lines.push_back({fd, other});
   }
   return lines;
 }

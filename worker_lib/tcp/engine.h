@@ -1,9 +1,13 @@
 // edge. The connections of one rank and the messages on them (frames.h). Implements TcpMesh.
 //
+// Callers: connections that have not identified themselves are limited. Beyond that, callers wait
+//          in the kernel's queue, and the silent ones before them are disconnected after
+//          kHelloTime. A caller whose Hello has arrived is never disconnected.
 // Locks:   one mutex protects everything. A thread that waits for a message handles the events of
 //          all messages. Other waiting threads sleep on a condition variable meanwhile.
 // Owner:   keeps pointers to Sends and Receives from start() until they are done or abandoned.
-// Thread:  any.   Errors: throws BackendFailure.
+// Thread:  any.   Errors: throws BackendFailure; System if this process has no descriptor for a
+//          connection that it needs.
 #pragma once
 
 #include <array>
@@ -33,6 +37,7 @@ namespace drun::worker::tcp {
 
 class Engine {
  public:
+  // Returns when the addresses of all ranks are known; for a lookout, when it is connected to all.
   explicit Engine(const BackendContext& context);
 
   int rank() const { return rank_; }
@@ -59,6 +64,8 @@ class Engine {
     UniqueFd fd{};
     std::uint32_t id = 0;
     int from = -1;  // -1: not known yet
+    std::size_t lane = 0;
+    bool has_sent_frames = false;
     HelloBytes head{};
     std::size_t head_bytes = 0;  // of the hello, or of a frame's head
     std::size_t left_bytes = 0;  // of a payload
@@ -73,7 +80,7 @@ class Engine {
     bool waits_to_write = false;
   };
   struct Peer {
-    std::optional<Place> place{};
+    Place place{};
     std::array<Lane, kMostLanes> lanes{};
     std::size_t lane_count = 1;  // to be used for large messages
 
@@ -89,7 +96,11 @@ class Engine {
     bool is_told_lost = false;
     std::optional<Deadline> over_at{};
     std::string why{};
-    UniqueFd lifeline{};
+  };
+  // A caller that has not identified itself.
+  struct Stranger {
+    std::uint32_t id = 0;
+    Deadline until{};  // may be disconnected afterwards
   };
   // The destination of a granted message.
   struct Granted {
@@ -99,18 +110,25 @@ class Engine {
   };
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
-  void find(int rank, Deadline deadline);
+  void find_all(Deadline deadline);
+  void call_all(Deadline deadline);
   void call(int rank, std::size_t lane = 0);
   void watch(int fd, std::uint32_t events, std::uint64_t token, bool is_new) const;
+  void unwatch(int fd) const;
 
   // Out.
   void push_first(int rank, const Frame& frame);
   void flush(int rank, std::size_t lane = 0);
+  void close(Lane& lane) const;
+  void end_lane(int rank, std::size_t lane, const std::string& why);
   void end_out(int rank, const std::string& why);
+  std::size_t lanes_for(const Send& send);
   void credit(int rank, std::size_t size_bytes);
 
   // In.
   void take_callers();
+  void pause_accepting(Deadline until, std::string lack = {});
+  void resume_accepting();
   void read(std::uint32_t id);
   bool take(Incoming& in, std::string_view bytes);
   bool take_hello(Incoming& in);
@@ -129,9 +147,9 @@ class Engine {
 
   // Waiting.
   template <typename IsOver>
-  void drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline);
-  template <typename Message>
-  bool poll(const Message& message);
+  bool drive(std::optional<int> peer, IsOver&& is_over, Deadline deadline);
+  template <typename IsOver>
+  bool poll(IsOver&& is_over);
   void yield_core(std::unique_lock<std::mutex>& lock);
   void look(int timeout_ms, std::unique_lock<std::mutex>& lock);
   void handle(const epoll_event& event);
@@ -141,11 +159,16 @@ class Engine {
   void check_alive() const;
   bool is_lost(const Send& send) const;
   bool is_lost(const Receive& receive) const;
+  static std::optional<int> peer_of(const Receive& receive) {
+    return receive.sender ? receive.sender : receive.from;
+  }
   BackendFailure loss_of(std::optional<int> rank) const;
+  BackendFailure lateness_of(std::optional<int> rank) const;
 
   const int rank_;
   const int size_;
   const std::shared_ptr<KeyStore> store_;
+  const bool is_lookout_;
   bool has_lanes_ = false;
   bool has_core_ = false;  // the ranks of this node have a core each
   UniqueFd epoll_;
@@ -159,11 +182,15 @@ class Engine {
   int waiting_ = 0;
   std::chrono::microseconds spin_time_{20};  // adapts; see yield_core()
   bool is_aborted_ = false;
+  std::optional<BackendFailure> own_failure_;  // found while working for all messages
   std::vector<Peer> peers_;
   int ending_ = 0;  // of them: over_at
   std::uint32_t next_id_ = 0;
   std::unordered_map<std::uint32_t, Incoming> incoming_;
-  std::deque<std::uint32_t> strangers_;
+  std::deque<Stranger> strangers_;  // oldest first
+  std::optional<Deadline>
+      accept_at_;     // set: accepting is paused until then, or until there is room
+  std::string lack_;  // why no connection can be accepted; empty: no reason
   Matcher matcher_;
   std::uint64_t next_number_ = 0;
   std::unordered_map<std::uint64_t, Send*> asked_;  // null: abandoned

@@ -5,7 +5,7 @@
 namespace drun::worker::tcp {
 namespace {
 
-constexpr std::string_view kMagic = "DRUNTCP2";
+constexpr std::string_view kMagic = "DRUNTCP3";
 constexpr std::string_view kFrameMark = "FRAME1";  // after the kind
 
 template <typename Bytes, typename Number>
@@ -25,18 +25,14 @@ Number number_at(std::string_view head, std::size_t at) {
 
 }  // namespace
 
-// magic 8, key 16, rank 4, size 4, own key 16, port 2, length 2, address 64, lane 4
+// magic 8, key 16, rank 4, size 4, lane 4, zero 4
 HelloBytes encode(const Hello& hello) {
   HelloBytes bytes{};
   std::copy(kMagic.begin(), kMagic.end(), bytes.begin());
   std::copy(hello.key.begin(), hello.key.end(), bytes.begin() + 8);
   put(bytes, 24, hello.rank);
   put(bytes, 28, hello.size);
-  std::copy(hello.place.key.begin(), hello.place.key.end(), bytes.begin() + 32);
-  put(bytes, 48, hello.place.port);
-  put(bytes, 50, static_cast<std::uint16_t>(hello.place.address.size()));
-  std::copy(hello.place.address.begin(), hello.place.address.end(), bytes.begin() + 52);
-  put(bytes, 52 + kMostAddressBytes, hello.lane);
+  put(bytes, 32, hello.lane);
   return bytes;
 }
 
@@ -56,14 +52,8 @@ std::optional<Hello> decode_hello(std::string_view bytes) {
   std::copy_n(bytes.begin() + 8, hello.key.size(), hello.key.begin());
   hello.rank = number_at<std::uint32_t>(bytes, 24);
   hello.size = number_at<std::uint32_t>(bytes, 28);
-  std::copy_n(bytes.begin() + 32, hello.place.key.size(), hello.place.key.begin());
-  hello.place.port = number_at<std::uint16_t>(bytes, 48);
-  const std::size_t length = number_at<std::uint16_t>(bytes, 50);
-  hello.lane = number_at<std::uint32_t>(bytes, 52 + kMostAddressBytes);
-  if (hello.rank >= hello.size || hello.place.port == 0 || length > kMostAddressBytes ||
-      hello.lane >= kMostLanes)
-    return std::nullopt;
-  hello.place.address = bytes.substr(52, length);
+  hello.lane = number_at<std::uint32_t>(bytes, 32);
+  if (hello.rank >= hello.size || hello.lane >= kMostLanes) return std::nullopt;
   return hello;
 }
 

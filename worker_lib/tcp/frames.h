@@ -6,8 +6,7 @@
 // Lanes:        a pair of ranks on different nodes divides large messages among up to kMostLanes
 //               connections in each direction. Only Data leaves on those other than the first.
 // Begin:        a Hello of kHelloBytes, with the key of the called rank, which that rank has
-//               published in the store, and the caller's own address. Callers without the key are
-//               disconnected.
+//               published in the store. Callers without the key are disconnected.
 // Then frames:  a head of kHeadBytes and the payload. Numbers are little-endian.
 //
 //   Eager   slot, size; payload   a message of at most kEagerBytes
@@ -31,7 +30,7 @@
 
 namespace drun::worker::tcp {
 
-inline constexpr std::size_t kHelloBytes = 128;
+inline constexpr std::size_t kHelloBytes = 40;
 inline constexpr std::size_t kMostAddressBytes = 64;
 inline constexpr std::size_t kHeadBytes = 32;
 inline constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
@@ -62,7 +61,6 @@ struct Hello {
   Key key{};               // of the called rank
   std::uint32_t rank = 0;  // the caller
   std::uint32_t size = 0;  // of the group
-  Place place{};           // of the caller
   std::uint32_t lane = 0;
   bool operator==(const Hello&) const = default;
 };

@@ -37,7 +37,15 @@ void Outbox::open(UniqueFd fd, const HelloBytes& hello) {
 
 void Outbox::close() {
   road_ = Road::Gone;
-  fd_.reset();
+  queue_.clear();
+}
+
+// Not by closing the descriptor, which others may be watching.
+void Outbox::hang_up() { ::shutdown(fd_.get(), SHUT_WR); }
+
+void Outbox::hand_over(Outbox& other) {
+  for (const Outgoing& frame : queue_)
+    if (frame.head_bytes == kHeadBytes) other.queue_.push_back(frame);
   queue_.clear();
 }
 
@@ -80,7 +88,7 @@ void Outbox::push_first(const Frame& frame) {
 }
 
 std::optional<std::string> Outbox::flush() {
-  while (road_ == Road::Open && !queue_.empty()) {
+  while ((road_ == Road::Dialing || road_ == Road::Open) && !queue_.empty()) {
     std::array<iovec, kMostPieces> pieces{};
     std::size_t count = 0;
     std::size_t total = 0;
@@ -103,6 +111,7 @@ std::optional<std::string> Outbox::flush() {
     const ssize_t written = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return std::strerror(errno);
+    if (written >= 0) road_ = Road::Open;
     if (written < 0 || !take_written(static_cast<std::size_t>(written))) break;
   }
   return std::nullopt;
@@ -115,6 +124,7 @@ bool Outbox::take_written(std::size_t bytes) {
     const std::size_t taken = std::min(bytes, frame.total_bytes() - frame.done_bytes);
     frame.done_bytes += taken;
     bytes -= taken;
+    has_sent_frames_ = has_sent_frames_ || frame.head_bytes == kHeadBytes;
     if (frame.done_bytes < frame.total_bytes()) return false;
     Send* const send = frame.send;
     if (send != nullptr) send->sent_bytes += frame.size_bytes;

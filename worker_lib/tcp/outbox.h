@@ -34,7 +34,7 @@ struct Send {
 
 class Outbox {
  public:
-  //   None --open--> Dialing --answered--> Open --close--> Gone
+  //   None --open--> Dialing --flush() sends the first byte--> Open
   //   any --close--> Gone
   enum class Road { None, Dialing, Open, Gone };
 
@@ -42,10 +42,17 @@ class Outbox {
   int fd() const { return fd_.get(); }
   bool has_more() const { return !queue_.empty(); }
 
+  // Frames have been sent, at least in part: what the peer has received of them is not known.
+  bool has_sent_frames() const { return has_sent_frames_; }
+
   void open(UniqueFd fd, const HelloBytes& hello);
-  void answered() { road_ = Road::Open; }
-  // Drops the queue.
+  // Sends nothing more, and drops the queue. The descriptor stays open, and with it the
+  // connection.
   void close();
+  // Shows the end of a closed connection to the peer.
+  void hang_up();
+  // Moves the frames to another connection to the same rank. Requires !has_sent_frames().
+  void hand_over(Outbox& other);
 
   void push_eager(Send& send);
   void push_ask(Send& send);
@@ -76,6 +83,7 @@ class Outbox {
 
   UniqueFd fd_{};
   Road road_ = Road::None;
+  bool has_sent_frames_ = false;
   std::deque<Outgoing> queue_{};
 };
 

@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -17,10 +18,6 @@ namespace {
 using Kind = WorkerError::Kind;
 
 constexpr int kSilence = 30;  // in seconds
-
-BackendFailure system_failure(const std::string& what) {
-  return {Kind::System, std::nullopt, what + ": " + std::strerror(errno)};
-}
 
 struct Address {
   sockaddr_storage bytes{};
@@ -91,6 +88,25 @@ std::optional<Key> parse_key(std::string_view text) {
 
 }  // namespace
 
+bool is_local_lack(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM ||
+         error == EADDRNOTAVAIL;
+}
+
+std::string error_text(int error) {
+  std::string text = std::strerror(error);
+  rlimit limit{};
+  if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    text += " (limit " + std::to_string(limit.rlim_cur) + "); raise it with ulimit -n";
+  if (error == ENFILE) text += "; raise the host's limit fs.file-max";
+  if (error == EADDRNOTAVAIL) text += "; widen the host's net.ipv4.ip_local_port_range";
+  return text;
+}
+
+BackendFailure system_failure(const std::string& what) {
+  return {Kind::System, std::nullopt, what + ": " + error_text(errno)};
+}
+
 std::string to_string(const Place& place) {
   std::string text = place.address + " " + std::to_string(place.port) + " ";
   for (const char byte : place.key) {
@@ -147,9 +163,13 @@ UniqueFd dial(const Place& place) {
   const Address address = resolve(place.address, place.port);
   UniqueFd fd = make_socket(address.family());
   set_options(fd.get());
-  if (connect(fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS)
-    throw system_failure("cannot connect to " + place.address + " port " +
-                         std::to_string(place.port));
+  if (connect(fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
+    const bool is_lack = is_local_lack(errno);
+    BackendFailure failure = system_failure("cannot connect to " + place.address + " port " +
+                                            std::to_string(place.port));
+    if (!is_lack) failure.kind = Kind::PeerLost;
+    throw failure;
+  }
   return fd;
 }
 

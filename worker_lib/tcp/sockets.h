@@ -1,6 +1,7 @@
 // edge. Sockets of the tcp transport, all close-on-exec and nonblocking.
 //
-// Thread:  any.   Errors: throws BackendFailure (System), naming the address and the reason.
+// Thread:  any.   Errors: throws BackendFailure (System), naming the address, the reason, and the
+//                         limit on descriptors if it is reached.
 #pragma once
 
 #include <netinet/in.h>
@@ -31,12 +32,20 @@ struct Listening {
 Listening listen_at(const std::string& address);
 
 // Starts a connection. The socket becomes writable when it is connected or has failed; error_of
-// tells which.
+// tells which. Throws System if this host cannot open a connection, PeerLost if the address cannot
+// be reached.
 UniqueFd dial(const Place& place);
 // The pending error of a socket; 0: none.
 int error_of(int fd);
 
-// The next connection; empty: none is waiting.
+// The next connection. Empty: errno has the reason, EAGAIN if none is waiting.
 UniqueFd accept_from(int listener);
+
+// Whether the error means that this host has no descriptor, port or memory for a connection.
+bool is_local_lack(int error);
+// "Too many open files (limit 1024); raise it with ulimit -n".
+std::string error_text(int error);
+// "`what`: " and the text of errno.
+BackendFailure system_failure(const std::string& what);
 
 }  // namespace drun::worker::tcp

@@ -20,9 +20,12 @@ class TcpMesh::Sending final : public Message {
   }
   Sending(const Sending&) = delete;
   Sending& operator=(const Sending&) = delete;
-  ~Sending() override { engine_.give_up(send_); }
+  ~Sending() override {
+    if (!is_over_) engine_.give_up(send_);
+  }
   int wait(Deadline deadline) override {
     engine_.wait(send_, deadline);
+    is_over_ = true;
     return send_.to;
   }
   std::optional<bool> is_done() override { return engine_.would_end(send_); }
@@ -30,6 +33,7 @@ class TcpMesh::Sending final : public Message {
  private:
   tcp::Engine& engine_;
   tcp::Send send_;
+  bool is_over_ = false;
 };
 
 class TcpMesh::Receiving final : public Message {
@@ -45,13 +49,20 @@ class TcpMesh::Receiving final : public Message {
   }
   Receiving(const Receiving&) = delete;
   Receiving& operator=(const Receiving&) = delete;
-  ~Receiving() override { engine_.give_up(receive_); }
-  int wait(Deadline deadline) override { return engine_.wait(receive_, deadline); }
+  ~Receiving() override {
+    if (!is_over_) engine_.give_up(receive_);
+  }
+  int wait(Deadline deadline) override {
+    const int from = engine_.wait(receive_, deadline);
+    is_over_ = true;
+    return from;
+  }
   std::optional<bool> is_done() override { return engine_.would_end(receive_); }
 
  private:
   tcp::Engine& engine_;
   tcp::Receive receive_;
+  bool is_over_ = false;
 };
 
 TcpMesh::TcpMesh(const BackendContext& context) : engine_(std::make_unique<tcp::Engine>(context)) {}

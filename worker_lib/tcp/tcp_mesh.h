@@ -1,15 +1,16 @@
 // edge. A mesh over TCP connections (frames.h).
 //
-// Progress:  there is no progress thread. A thread that waits for a message polls for a short time,
+// Progress:  the mesh has no thread. A thread that waits for a message polls for a short time,
 //            then sleeps in epoll, and meanwhile makes progress for all messages of the mesh. A
 //            message of at most kEagerBytes is handed to the system when send() returns, if the
 //            receiver's window has room. Larger messages move while a thread of this rank waits.
-// Death:     a closed connection means that the peer's process has ended. Messages that it sent
-//            before still arrive.
+// Death:     a closed connection means that the peer's process has ended or its group has failed.
+//            Messages that it sent before still arrive.
 // Security:  nothing is encrypted. A rank accepts connections that begin with its random key, which
 //            is only in the store: any client of the job's store can connect
 //            (docs/reference/security.md).
-// Errors:    Timeout names the rank that was waited for. A connection that breaks the protocol is
+// Errors:    Timeout names the rank that was waited for. System, if this process has no descriptor
+//            left for a connection, names the limit. A connection that breaks the protocol is
 //            closed: PeerLost.
 #pragma once
 
@@ -27,8 +28,9 @@ class Engine;
 
 class TcpMesh final : public Mesh {
  public:
-  // Listens, and publishes where; connections are made when they are needed, or all at once for a
-  // lookout. Throws BackendFailure, or the store's WorkerError.
+  // Listens, and exchanges the addresses with all ranks over the store, which is not used
+  // afterwards. Connections are made when they are needed; a lookout makes all of them here. Throws
+  // BackendFailure, or the store's WorkerError.
   explicit TcpMesh(const BackendContext& context);
   ~TcpMesh() override;
   TcpMesh(const TcpMesh&) = delete;

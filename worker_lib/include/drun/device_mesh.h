@@ -46,6 +46,9 @@ class DeviceMesh {
   friend DeviceMesh init_device_mesh(ProcessGroup, std::vector<int>, std::vector<std::string>,
                                      ProcessGroup::Timeout);
   explicit DeviceMesh(std::shared_ptr<const State> state);
+  // Throws Mismatch on every rank unless all ranks ask for the same mesh.
+  static void check_same(ProcessGroup& world, const std::string& mesh,
+                         ProcessGroup::Timeout timeout);
 
   std::shared_ptr<const State> state_;
 };

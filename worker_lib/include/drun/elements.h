@@ -32,10 +32,24 @@ bool is_floating_point(DataType type);
 std::string_view to_string(DataType type);  // "f32"
 std::string_view to_string(ReduceOp op);    // "sum"
 
+namespace detail {
+// Text, not numbers: whether char is signed depends on the processor, the size of wchar_t on the
+// system.
+template <typename T>
+inline constexpr bool is_character =
+    std::is_same_v<T, char> || std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> ||
+#ifdef __cpp_char8_t
+    std::is_same_v<T, char8_t> ||
+#endif
+    std::is_same_v<T, char32_t>;
+}  // namespace detail
+
 // `value` is the DataType of T; undefined for unsupported types. Supported: integers of 1, 2
-// (signed), 4 and 8 bytes, float, double, Float16, BFloat16.
+// (signed), 4 and 8 bytes, std::byte, float, double, Float16, BFloat16. Characters are rejected.
 template <typename T, typename = void>
 struct DataTypeOf {};
+template <>
+struct DataTypeOf<std::byte> : std::integral_constant<DataType, DataType::U8> {};
 template <>
 struct DataTypeOf<float> : std::integral_constant<DataType, DataType::F32> {};
 template <>
@@ -45,8 +59,9 @@ struct DataTypeOf<Float16> : std::integral_constant<DataType, DataType::F16> {};
 template <>
 struct DataTypeOf<BFloat16> : std::integral_constant<DataType, DataType::BF16> {};
 template <typename T>
-struct DataTypeOf<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&
-                                      (sizeof(T) != 2 || std::is_signed_v<T>)>>
+struct DataTypeOf<
+    T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&
+                        !detail::is_character<T> && (sizeof(T) != 2 || std::is_signed_v<T>)>>
     : std::integral_constant<
           DataType, sizeof(T) == 1   ? (std::is_signed_v<T> ? DataType::I8 : DataType::U8)
                     : sizeof(T) == 2 ? DataType::I16
@@ -55,7 +70,14 @@ struct DataTypeOf<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T
 
 template <typename T>
 constexpr DataType data_type() {
-  return DataTypeOf<std::remove_cv_t<T>>::value;
+  using Element = std::remove_cv_t<T>;
+  static_assert(!detail::is_character<Element>,
+                "characters are not numbers: use std::int8_t, std::uint8_t or std::byte");
+  if constexpr (detail::is_character<Element>) {
+    return DataType::U8;
+  } else {
+    return DataTypeOf<Element>::value;
+  }
 }
 
 namespace detail {
@@ -73,14 +95,16 @@ struct IsView<R, std::void_t<PointedTo<R>, PointedTo<const R>>>
 template <typename R>
 inline constexpr bool is_borrowed =
     std::is_lvalue_reference_v<R> || IsView<std::remove_reference_t<R>>::value;
+// Characters convert, so that data_type() can report them.
+template <typename T, typename = void>
+inline constexpr bool is_element = is_character<T>;
+template <typename T>
+inline constexpr bool is_element<T, std::void_t<decltype(DataTypeOf<T>::value)>> = true;
 template <typename R>
-using IfReadable =
-    std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0 &&
-                     is_borrowed<R>>;
+using IfReadable = std::enable_if_t<is_element<std::remove_cv_t<PointedTo<R>>> && is_borrowed<R>>;
 template <typename R>
-using IfWritable =
-    std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0 &&
-                     !std::is_const_v<PointedTo<R>> && is_borrowed<R>>;
+using IfWritable = std::enable_if_t<is_element<std::remove_cv_t<PointedTo<R>>> &&
+                                    !std::is_const_v<PointedTo<R>> && is_borrowed<R>>;
 }  // namespace detail
 
 // Memory that is written, or read and written.

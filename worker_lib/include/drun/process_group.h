@@ -20,7 +20,7 @@
 // Timeout: of each operation as a whole. The default is the timeout of init.
 // Async:   async_ operations, isend and irecv return at once; their memory must stay valid and
 //          unused until the Work is done. Operations on GPU memory throw errors that are known
-//          immediately.
+//          immediately. Up to 16,384 of a group can be pending; another one throws Usage.
 // Thread:  any, concurrently. A program that calls collectives from several threads must ensure the
 //          same order on all ranks.
 // Owner:   a handle; copies refer to the same group. The group closes with its last copy and does
@@ -137,8 +137,8 @@ class ProcessGroup {
   // order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
   void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
-  // Receives the first message from any rank and returns the sender. Over Gloo it waits until its
-  // deadline even if the expected sender has ended.
+  // Receives the first message from any rank and returns the sender. Over tcp and Gloo it waits
+  // until its deadline even if the expected sender has ended.
   int recv_any(Elements data, int tag = 0, Timeout timeout = {});
   Work isend(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   Work irecv(Elements data, int from, int tag = 0, Timeout timeout = {});
@@ -159,6 +159,7 @@ class ProcessGroup {
   void destroy();
 
  private:
+  friend class DeviceMesh;
   class Group;
   explicit ProcessGroup(std::shared_ptr<Group> group);
 

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace drun {
 
@@ -40,5 +42,17 @@ class Work {
  private:
   std::shared_ptr<worker::Request> request_;  // null: already done
 };
+
+// Blocks until all operations are done, also those after one that has failed, then throws the error
+// of the first one in the list that has failed. The timeout applies to all of them together: if it
+// ends first, WorkerError (Timeout), and the operations continue.
+//
+//     std::vector<drun::Work> works = drun::batch_isend_irecv(group, batch);
+//     drun::wait_all(works);
+void wait_all(const std::vector<Work>& works, Work::Timeout timeout = {});
+
+// Blocks until an operation is done or has failed, and returns its index. Does not throw its error:
+// wait() on it does. WorkerError: Timeout if none is done in that time; Usage for an empty list.
+std::size_t wait_any(const std::vector<Work>& works, Work::Timeout timeout = {});
 
 }  // namespace drun

@@ -1,0 +1,386 @@
+// The tcp transport at its limits: peers that leave, too few descriptors, callers that do not
+// identify themselves. One rank is a TcpMesh; the test plays the other one with plain sockets.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/base/unique_fd.h"
+#include "tests/support/catch.h"
+#include "tests/support/machine.h"
+#include "tests/support/mesh_ranks.h"
+#include "worker_lib/mesh/mesh_backend.h"
+#include "worker_lib/tcp/frames.h"
+#include "worker_lib/tcp/sockets.h"
+#include "worker_lib/tcp/tcp_mesh.h"
+
+namespace drun::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using worker::TcpMesh;
+using worker::tcp::Frame;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kSlot = 7;
+
+std::chrono::duration<double> used_cpu() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+// Counts the calls that reach the store.
+class CountedStore final : public KeyStore {
+ public:
+  void set(const std::string& key, const std::string& value, Milliseconds timeout) override {
+    ++calls;
+    store_->set(key, value, timeout);
+  }
+  std::string get(const std::string& key, Milliseconds timeout) override {
+    ++calls;
+    return store_->get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
+    ++calls;
+    return store_->add(key, delta, timeout);
+  }
+  std::string compare_set(const std::string& key, const std::string& expected,
+                          const std::string& desired, Milliseconds timeout) override {
+    ++calls;
+    return store_->compare_set(key, expected, desired, timeout);
+  }
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
+    ++calls;
+    store_->wait(keys, timeout);
+  }
+  bool has(const std::string& key, Milliseconds timeout) override {
+    ++calls;
+    return store_->has(key, timeout);
+  }
+
+  std::atomic<int> calls = 0;
+
+ private:
+  std::shared_ptr<KeyStore> store_ = make_memory_key_store();
+};
+
+void send_all(const UniqueFd& fd, const void* data, std::size_t bytes) {
+  if (::send(fd.get(), data, bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(bytes))
+    throw std::runtime_error("cannot send");
+}
+
+// Receives up to `bytes`; fewer at the end of the connection or after 10 s.
+std::string receive_some(const UniqueFd& fd, std::size_t bytes) {
+  std::string all;
+  while (all.size() < bytes) {
+    pollfd one{fd.get(), POLLIN, 0};
+    if (::poll(&one, 1, 10'000) <= 0) break;
+    std::string piece(bytes - all.size(), '\0');
+    const ssize_t got = ::recv(fd.get(), piece.data(), piece.size(), 0);
+    if (got <= 0) break;
+    all += piece.substr(0, static_cast<std::size_t>(got));
+  }
+  return all;
+}
+
+// Rank 1 of two, as far as the network shows it. The mesh is rank 0.
+class PlayedRank {
+ public:
+  PlayedRank() : listening_(worker::tcp::listen_at("127.0.0.1")) {
+    const worker::tcp::Place place{"127.0.0.1", listening_.port, worker::tcp::make_key()};
+    store->set("tcp/1", to_string(place), seconds(1));
+  }
+
+  std::unique_ptr<TcpMesh> make_mesh(bool is_lookout = false, bool is_other_node = false) {
+    BackendContext context;
+    context.size = 2;
+    context.node_of = {0, is_other_node ? 1 : 0};
+    context.store = store;
+    context.is_lookout = is_lookout;
+    context.deadline = in(seconds(20));
+    auto mesh = std::make_unique<TcpMesh>(context);
+    const std::string all = store->get("tcp/all", seconds(1));
+    mesh_ = worker::tcp::parse_place(all.substr(0, all.find('\n')));
+    return mesh;
+  }
+
+  UniqueFd dial() const { return worker::tcp::dial(mesh_); }
+  void say_hello(const UniqueFd& fd) const {
+    const worker::tcp::HelloBytes hello =
+        encode(worker::tcp::Hello{.key = mesh_.key, .rank = 1, .size = 2, .lane = 0});
+    send_all(fd, hello.data(), hello.size());
+  }
+  void send_frame(const UniqueFd& fd, const Frame& frame, const std::string& data = "") const {
+    const worker::tcp::Head head = encode(frame);
+    send_all(fd, (std::string(head.data(), head.size()) + data).data(), head.size() + data.size());
+  }
+  void send_word(const UniqueFd& fd) const {
+    say_hello(fd);
+    send_frame(fd, {.kind = Frame::Kind::Eager, .slot = kSlot, .size_bytes = 4}, "word");
+  }
+
+  UniqueFd accept() const {
+    pollfd one{listening_.fd.get(), POLLIN, 0};
+    ::poll(&one, 1, 10'000);
+    return worker::tcp::accept_from(listening_.fd.get());
+  }
+  void close_listener() { listening_.fd.reset(); }
+
+  const std::shared_ptr<CountedStore> store = std::make_shared<CountedStore>();
+
+ private:
+  worker::tcp::Listening listening_;
+  worker::tcp::Place mesh_;
+};
+
+// As many as are open now: each further descriptor fails.
+struct NoMoreDescriptors {
+  NoMoreDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before);
+    const UniqueFd lowest(::dup(STDERR_FILENO));
+    rlimit tight = before;
+    tight.rlim_cur = static_cast<rlim_t>(lowest.get());
+    setrlimit(RLIMIT_NOFILE, &tight);
+    limit = std::to_string(tight.rlim_cur);
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
+  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+  rlimit before{};
+  std::string limit;
+};
+
+std::vector<UniqueFd> dial_silently(const PlayedRank& played, int count) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < count; ++i) silent.push_back(played.dial());
+  return silent;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that waits for another sleeps after a third one has left") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    BackendContext context = context_of(rank, 3);
+    context.is_lookout = true;
+    TcpMesh mesh(context);
+    char word[4] = {};
+    if (rank == 2) mesh.send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    if (rank == 1) std::this_thread::sleep_for(seconds(1));
+    if (rank == 1) mesh.send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    if (rank != 0) return;
+    mesh.recv(2, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    const auto before = used_cpu();
+    mesh.recv(1, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    say(std::to_string((used_cpu() - before).count()));
+  });
+  check_exited(ends);
+  CHECK(std::stod(ends[0].said) < 0.3);
+}
+
+TEST_CASE("the peers of a rank that aborts see the end of its connections while it lives on") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh(true);
+  const UniqueFd from_mesh = played.accept();
+  CHECK(receive_some(from_mesh, worker::tcp::kHelloBytes).size() == worker::tcp::kHelloBytes);
+  mesh->abort();
+  const auto began = Clock::now();
+  CHECK(receive_some(from_mesh, 1).empty());
+  CHECK(Clock::now() - began < test::scaled(seconds(5)));
+}
+
+TEST_CASE("a rank without a descriptor for a connection reports the limit and blames no peer") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  const NoMoreDescriptors tight;
+  const std::string failure =
+      failure_of([&] { mesh->send(1, kSlot, "word", 4)->wait(in(seconds(5))); });
+  CHECK_THAT(failure,
+             ContainsSubstring("system: cannot make a socket: Too many open files (limit " +
+                               tight.limit + "); raise it with ulimit -n"));
+}
+
+TEST_CASE("a rank without a descriptor for a caller sleeps, reports the limit, and accepts later") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh(true);
+  UniqueFd caller;
+  std::string word(4, ' ');
+  {
+    const auto received = mesh->recv(1, kSlot, word.data(), word.size());
+    caller = played.dial();
+    played.send_word(caller);
+    const NoMoreDescriptors tight;
+    const auto before = used_cpu();
+    const std::string failure = failure_of([&] { received->wait(in(seconds(1))); });
+    CHECK_THAT(failure,
+               ContainsSubstring("system: cannot accept the connection of rank 1: Too many open "
+                                 "files (limit " +
+                                 tight.limit + ")"));
+    CHECK((used_cpu() - before).count() < 0.3);
+  }
+  CHECK(mesh->recv(1, kSlot, word.data(), word.size())->wait(in(seconds(10))) == 1);
+  CHECK(word == "word");
+}
+
+TEST_CASE("a caller that is slow to identify itself is not lost among 200 others") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  std::string word(4, ' ');
+  const auto received = mesh->recv(1, kSlot, word.data(), word.size());
+  const UniqueFd caller = played.dial();
+  const std::vector<UniqueFd> others = dial_silently(played, 200);
+  for (int i = 0; i < 10; ++i) received->is_done();
+  played.send_word(caller);
+  CHECK(failure_of([&] { received->wait(in(seconds(4))); }) == "no failure");
+  CHECK(word == "word");
+}
+
+TEST_CASE("a caller gets through after 200 silent ones, whose connections are closed in turn") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  std::string word(4, ' ');
+  const auto received = mesh->recv(1, kSlot, word.data(), word.size());
+  const std::vector<UniqueFd> silent = dial_silently(played, 200);
+  for (int i = 0; i < 10; ++i) received->is_done();
+  const UniqueFd caller = played.dial();
+  played.send_word(caller);
+  const auto before = used_cpu();
+  CHECK(failure_of([&] { received->wait(in(test::scaled(seconds(20)))); }) == "no failure");
+  CHECK((used_cpu() - before).count() < 0.3);
+  CHECK(word == "word");
+  CHECK(receive_some(silent.front(), 1).empty());  // its end
+}
+
+TEST_CASE("a large message uses one connection if the others fail") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh(true, true);
+  const UniqueFd to_mesh = played.dial();
+  played.say_hello(to_mesh);
+  const UniqueFd from_mesh = played.accept();
+  const std::string data = [] {
+    std::string made(3 << 20, ' ');
+    std::iota(made.begin(), made.end(), '\0');
+    return made;
+  }();
+  const auto sent = mesh->send(1, kSlot, data.data(), data.size());
+  using namespace worker::tcp;
+  const std::string began = receive_some(from_mesh, kHelloBytes + kHeadBytes);
+  const std::optional<Frame> ask = decode_frame(began.substr(kHelloBytes));
+  REQUIRE(ask);
+  REQUIRE(ask->kind == Frame::Kind::Ask);
+  played.close_listener();  // resets those that wait to be accepted
+  played.send_frame(to_mesh, {.kind = Frame::Kind::Grant, .number = ask->number});
+  std::string failure;
+  std::thread sender([&] { failure = failure_of([&] { sent->wait(in(seconds(10))); }); });
+  std::string got(data.size(), '\0');
+  for (std::size_t left = data.size(); left > 0;) {
+    const std::string head = receive_some(from_mesh, kHeadBytes);
+    const std::optional<Frame> part = head.size() == kHeadBytes ? decode_frame(head) : std::nullopt;
+    if (!part || part->kind != Frame::Kind::Data) break;
+    const std::string bytes = receive_some(from_mesh, part->size_bytes);
+    std::copy(bytes.begin(), bytes.end(), got.begin() + static_cast<std::ptrdiff_t>(part->slot));
+    left -= std::min(left, bytes.size());
+  }
+  sender.join();
+  CHECK(failure == "no failure");
+  CHECK(got == data);
+}
+
+TEST_CASE("messages do not use the store, which may hang") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  const int before = played.store->calls;
+  std::string word(4, ' ');
+  mesh->send(1, kSlot, word.data(), word.size())->wait(in(seconds(5)));
+  const auto received = mesh->recv(1, kSlot, word.data(), word.size());
+  CHECK(failure_of([&] { received->wait(in(milliseconds(1))); }).starts_with("timeout peer=1"));
+  CHECK(played.store->calls == before);
+}
+
+namespace {
+
+// Counts the messages that exist.
+class CountedMesh final : public worker::Mesh {
+ public:
+  struct Count {
+    int now = 0;
+    int most = 0;
+  };
+
+  CountedMesh(std::unique_ptr<Mesh> mesh, Count& count) : mesh_(std::move(mesh)), count_(count) {}
+  std::string name() const override { return mesh_->name(); }
+  int rank() const override { return mesh_->rank(); }
+  int size() const override { return mesh_->size(); }
+  std::size_t piece_bytes(std::size_t bytes) const override { return mesh_->piece_bytes(bytes); }
+  Started send(int to, Slot slot, const void* data, std::size_t bytes) override {
+    return std::make_unique<Counted>(mesh_->send(to, slot, data, bytes), count_);
+  }
+  Started recv(int from, Slot slot, void* data, std::size_t bytes) override {
+    return std::make_unique<Counted>(mesh_->recv(from, slot, data, bytes), count_);
+  }
+  Started recv_any(Slot slot, void* data, std::size_t bytes) override {
+    return std::make_unique<Counted>(mesh_->recv_any(slot, data, bytes), count_);
+  }
+  void abort() noexcept override { mesh_->abort(); }
+  bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }
+  std::vector<Lifeline> lifelines() const override { return mesh_->lifelines(); }
+  void tell_lost(int rank) noexcept override { mesh_->tell_lost(rank); }
+
+ private:
+  class Counted final : public Message {
+   public:
+    Counted(Started message, Count& count) : message_(std::move(message)), count_(count) {
+      count_.most = std::max(count_.most, ++count_.now);
+    }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() override { --count_.now; }
+    int wait(Deadline deadline) override { return message_->wait(deadline); }
+    std::optional<bool> is_done() override { return message_->is_done(); }
+
+   private:
+    Started message_;
+    Count& count_;
+  };
+
+  std::unique_ptr<Mesh> mesh_;
+  Count& count_;
+};
+
+}  // namespace
+
+TEST_CASE("a large collective keeps only the messages that are on their way") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    CountedMesh::Count count;
+    const auto backend = worker::make_mesh_backend(
+        std::make_unique<CountedMesh>(std::make_unique<TcpMesh>(context_of(rank, 2)), count),
+        false);
+    std::vector<float> data(16 << 20, 1.0f);
+    backend->run({.operation = Operation::AllReduce,
+                  .type = DataType::F32,
+                  .input = data.data(),
+                  .output = data.data(),
+                  .count = data.size()},
+                 {1, in(seconds(20))});
+    say(std::to_string(count.most));
+  });
+  check_exited(ends);
+  for (const RankEnd& end : ends) CHECK(std::stoi(end.said) < 64);
+}
+
+}  // namespace drun::test
