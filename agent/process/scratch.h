@@ -1,8 +1,8 @@
 // edge. Directories for this process's short-lived files, in memory if possible.
 //
 // Place:   <parent>/drun_<name>_<random>, mode 0700. The parent is /dev/shm, or else the temporary
-//          directory; of an agent of --local-nodes, a directory of the launcher: the launcher's end
-//          kills the agent and its guardian together, and nobody else could remove the directory.
+//          directory; of an agent of --local-nodes, a directory of the launcher: if the launcher is
+//          killed, the agent and its guardian end together, and neither can remove a directory.
 // Removal: by the caller; if the process is killed, by the guardian (remove_if_killed).
 // Thread:  call these functions while there is one, or from one thread only.
 #pragma once

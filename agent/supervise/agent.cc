@@ -664,8 +664,8 @@ void Agent::on_worker_failed(const WorkerEnd& seen) {
   await_end_of_hold();
 }
 
-// A rank that is in no collective has perhaps just left one with an error of its own, which is
-// clearer than its stack.
+// A rank that is in no collective may just have left one with an error, which shows more than its
+// stack.
 void Agent::take_stacks(const Evidence& evidence) {
   if (!held_) return;
   if (!evidence.groups.empty()) stacks_at_failure_ = stacks_at_failure(evidence);

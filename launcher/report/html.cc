@@ -286,7 +286,7 @@ void Page::write_head() {
   out_ += "</dl></header>\n";
 }
 
-// What the headline, which says how the rank ended, leaves open.
+// The cause. Empty: the headline, which tells how the rank ended, already shows it.
 std::string Page::why() const {
   if (!job_.root_cause || diagnosis_.evidence.empty()) return "";
   std::string text = title_of(diagnosis_.fault) + ": " + diagnosis_.summary;

@@ -3,10 +3,9 @@
 //
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
 //
-// Order:   a collective gets its number at its turn: when it locks running_, or, if another one
-// runs
-//          or is pending, when it is put into the executor's queue under submitting_. No thread
-//          waits for another rank while it holds submitting_.
+// Order:   a collective gets its number at its turn: when it locks running_, or, if another one is
+//          running or pending, when it is put into the executor's queue under submitting_. No
+//          thread waits for another rank while it holds submitting_.
 // Failing: 1. After a lost connection, the group waits up to half a second for the kernel to report
 //          the end of a process on this node, or for another rank's cause.
 //          2. The cause is put into the store, unless another rank's cause is there already. Every
