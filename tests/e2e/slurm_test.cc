@@ -100,6 +100,27 @@ TEST_CASE("nodes with unresolvable names use the addresses that Slurm knows", "[
   CHECK(count(dry.out, "\"from\": \"SLURM_STEP_NODELIST and scontrol show node node01\"") == 2);
 }
 
+TEST_CASE("under an MPI launcher inside a Slurm job, nodes use the addresses that Slurm knows",
+          "[slurm]") {
+  const SlurmCluster slurm(false);
+  if (!is_there(slurm)) return;
+  const std::vector<Words> launchers{
+      {"mpirun", "--allow-run-as-root", "--map-by", "ppr:1:node"},
+      {"mpiexec.hydra", "-bootstrap", "slurm", "-ppn", "1", "-n", "3"}};
+  for (const Words& launcher : launchers) {
+    if (run(Launch{.argv = {launcher.front(), "--version"}}, 20s).code != 0) {
+      WARN("skipped in part: no " << launcher.front());
+      continue;
+    }
+    const Ended ended = slurm.run(Words{"salloc", "-N3", "--quiet"} + launcher +
+                                  Words{drun_program(), "sh", "-c", kWhoUnderSlurm});
+    INFO(launcher.front() << ": " << ended.out << ended.err);
+    CHECK(ended.code == 0);
+    for (const std::string rank : {"0/3 0", "1/3 1", "2/3 2"})
+      CHECK_THAT(ended.out, ContainsSubstring(rank + " 127.0.0.1:"));
+  }
+}
+
 TEST_CASE("two jobs share Slurm's nodes, and scancel ends only one of them, completely",
           "[slurm]") {
   const SlurmCluster slurm;
