@@ -267,7 +267,7 @@ TEST_CASE("ranks in an operation that all ranks have begun have hung only if not
   const HangVerdict first = verdict_after(stands, {1, 2}, {});
   CHECK(first.culprits.empty());
   CHECK(first.begun_by_all == 11);
-  CHECK(first.words == "ranks 1-2 wait in all_reduce #11, which all ranks have begun");
+  CHECK(first.words == "ranks 1, 2 wait in all_reduce #11, which all ranks have begun");
   CHECK(verdict_after(stands, {1, 2}, 10).culprits.empty());
   CHECK(verdict_after(stands, {1, 2}, 11).culprits == ranges({1, 2}));
   // A rank outside of the operation has hung.
