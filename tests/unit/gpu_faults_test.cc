@@ -95,7 +95,8 @@ TEST_CASE("lines that name another worker of the node do not concern this one") 
 }
 
 TEST_CASE("a line of the kernel log is read back from a rank's evidence") {
-  const auto parsed = parse_kernel_log_line(kernel_log_line(3, kOffTheBus));
+  const std::string line = kernel_log_line(3, kOffTheBus);
+  const auto parsed = parse_kernel_log_line(line);
   REQUIRE(parsed);
   CHECK(parsed->node == 3);
   CHECK(parsed->text == kOffTheBus);
