@@ -226,7 +226,22 @@ bool is_any_in(std::string_view line, const std::array<std::string_view, kCount>
   return std::any_of(parts.begin(), parts.end(),
                      [line](std::string_view part) { return is_in(line, part); });
 }
-bool is_noise(std::string_view line) { return is_any_in(line, kNoise); }
+// Python marks parts of a source line with "^" below it.
+bool is_noise(std::string_view line) {
+  return is_any_in(line, kNoise) || line.find_first_not_of("^~ ") == line.npos;
+}
+
+// Whether the last traceback ends where a DataLoader waits for its processes. When one of them
+// ends, PyTorch's signal handler raises an error, also while another error is printed: then the
+// traceback is cut off, and the error is missing.
+bool ends_in_data_loader(const std::vector<std::string_view>& lines) {
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (!line->starts_with("File \"") || is_in(*line, "/multiprocessing/")) continue;
+    return is_in(*line, "/torch/utils/data/dataloader.py\"") &&
+           (line->ends_with(", in _get_data") || line->ends_with(", in _try_get_data"));
+  }
+  return false;
+}
 
 using FoundSign = std::optional<std::pair<Sign, std::string_view>>;
 
@@ -515,6 +530,7 @@ ErrorText read_error_text(const Failure& failure) {
   is_chain = is_chain || (is_exception && is_in(lines[first], "NCCL error in"));
   if (!sign && (is_chain || !is_exception)) sign = find_strong(lines, 0);
   if (!sign) sign = find_in(lines, first, kWeakTexts);
+  if (!sign && !is_exception && ends_in_data_loader(lines)) found.sign = Sign::DataLoaderWorker;
   if (!sign) return found;
   found.sign = sign->first;
   found.line = evidence_text(sign->second);

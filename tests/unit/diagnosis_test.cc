@@ -515,6 +515,15 @@ std::vector<Case> cases() {
   add({"a data loader's process exited",
        failed({exited(1, {"RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly"})}),
        Fault::DataLoader, "rank 1"});
+  add({"tried: a process that loads data was killed, and the traceback is cut off",
+       failed({exited(1, {"object type name: ConnectionResetError", "lost sys.stderr",
+                          "[rank1]: Traceback (most recent call last):",
+                          "[rank1]:   File \"/home/u/train.py\", line 9, in <module>",
+                          "[rank1]:   File \"/v/lib/python3.11/site-packages/torch/utils/data/"
+                          "dataloader.py\", line 1466, in _get_data",
+                          "[rank1]:     success, data = self._try_get_data()",
+                          "[rank1]:                     ^^^^^^^^"})}),
+       Fault::DataLoader, "rank 1"});
   add({"tried: a killed process that shared a tensor",
        failed({exited(1, {"[rank1]:   File \"/usr/lib/python3.11/multiprocessing/"
                           "resource_sharer.py\", line 86, in get_connection",
