@@ -116,13 +116,12 @@ TEST_CASE("a signal to a job of local nodes ends all of its processes and remove
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
     const TemporaryDirectory directory;
     // A background process of a shell ignores SIGINT.
-    Launch launch = shell_job({"--local-nodes=3", "--nproc-per-node=2", "--shutdown-timeout=2",
-                               "--hang-timeout=60"},
-                              "setsid sleep 600 & echo $TORCHELASTIC_ERROR_FILE "
-                              "$DRUN_HEARTBEAT_FILE $DRUN_PROGRESS_FILE >" +
-                                  directory.file("$RANK.new") + "; mv " +
-                                  directory.file("$RANK.new ") + directory.file("$RANK") +
-                                  "; wait");
+    Launch launch = shell_job(
+        {"--local-nodes=3", "--nproc-per-node=2", "--shutdown-timeout=2", "--hang-timeout=60"},
+        "setsid sleep 600 & echo $TORCHELASTIC_ERROR_FILE "
+        "$DRUN_HEARTBEAT_FILE $DRUN_PROGRESS_FILE >" +
+            directory.file("$RANK.new") + "; mv " + directory.file("$RANK.new ") +
+            directory.file("$RANK") + "; wait");
     const std::string mark = directory.path();
     launch.environment["DRUN_TEST_MARK"] = mark;
     const auto left = [&mark] { return test::processes_with("DRUN_TEST_MARK=" + mark); };
