@@ -530,16 +530,17 @@ ErrorText read_error_text(const Failure& failure) {
   is_chain = is_chain || (is_exception && is_in(lines[first], "NCCL error in"));
   if (!sign && (is_chain || !is_exception)) sign = find_strong(lines, 0);
   if (!sign) sign = find_in(lines, first, kWeakTexts);
-  if (!sign && !is_exception && ends_in_data_loader(lines)) found.sign = Sign::DataLoaderWorker;
-  if (!sign) return found;
-  found.sign = sign->first;
-  found.line = evidence_text(sign->second);
   // Processes of a DataLoader pass tensors over sockets of Python's multiprocessing.
   const bool is_from_multiprocessing =
       std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
         return is_in(line, "/multiprocessing/resource_sharer.py") ||
                is_in(line, "/torch/multiprocessing/reductions.py");
       });
+  if (!sign && !is_exception && (is_from_multiprocessing || ends_in_data_loader(lines)))
+    found.sign = Sign::DataLoaderWorker;
+  if (!sign) return found;
+  found.sign = sign->first;
+  found.line = evidence_text(sign->second);
   if (is_from_multiprocessing && (found.sign == Sign::PeerLost || found.sign == Sign::NoConnection))
     found.sign = Sign::DataLoaderWorker;
   const bool blames = found.sign == Sign::MissingRank || found.sign == Sign::PeerLost;

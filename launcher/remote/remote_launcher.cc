@@ -130,7 +130,7 @@ class RemoteLauncher final : agent::Signals::Listener {
                  const LauncherStyle& style, const Log& log);
   RemoteLauncher(const RemoteLauncher&) = delete;
   RemoteLauncher& operator=(const RemoteLauncher&) = delete;
-  ~RemoteLauncher();
+  ~RemoteLauncher() override;
   LaunchEnd run();
 
  private:

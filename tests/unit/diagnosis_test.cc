@@ -524,6 +524,14 @@ std::vector<Case> cases() {
                           "[rank1]:     success, data = self._try_get_data()",
                           "[rank1]:                     ^^^^^^^^"})}),
        Fault::DataLoader, "rank 1"});
+  add({"tried: the same, cut off later, so that the last lines have only inner frames",
+       failed({exited(1, {"[rank1]:   File \"/usr/lib/python3.11/multiprocessing/"
+                          "resource_sharer.py\", line 57, in detach",
+                          "[rank1]:     with _resource_sharer.get_connection(self._id) as conn:",
+                          "[rank1]:   File \"/usr/lib/python3.11/multiprocessing/connection.py\", "
+                          "line 395, in _recv",
+                          "[rank1]:     chunk = read(handle, remaining)"})}),
+       Fault::DataLoader, "rank 1"});
   add({"tried: a killed process that shared a tensor",
        failed({exited(1, {"[rank1]:   File \"/usr/lib/python3.11/multiprocessing/"
                           "resource_sharer.py\", line 86, in get_connection",
