@@ -15,7 +15,7 @@ test_packages=(catch2 python3 python3-pip      # pip installs the wheel
   openmpi-bin mpich openssh-client            # launchers of drun on several machines
   python3-clustershell python3-yaml           # reference for host lists; reader for manifests
   python3-prometheus-client)                  # reader for metrics
-# Services, of which tests run private instances. Installing them would start them permanently on a user's machine, so
+# Services. Tests run private instances of them. Installing them would start them permanently on a user's machine, so
 # they are installed only if CI is set; otherwise, tests without their service are skipped.
 service_packages=(slurm-wlm munge openssh-server etcd-server)
 # Debuggers and source checkers, an MPI to build with, and PyTorch: also installed only if CI is set. A test or check

@@ -1,12 +1,12 @@
 // faulty_rank FAULT RANK STEP [SECONDS]: all ranks make STEP steps, an all_reduce and a broadcast
-// each. Then rank RANK has the fault, and the others go on for ever:
+// each. Then rank RANK has the fault, and the others continue without end:
 //   exit, signal-N, exception   it ends
 //   bad-alloc, oom              it allocates too much at once, or all there is
 //   operation, size, skip       it makes another call, one of another size, or leaves one out
 //   sleep, lock, stop           it waits for ever, waits for its own lock, or stops itself
 //   spin                        it computes for ever; with SECONDS, calls time out after them
 //   cut                         it shuts down its connections
-//   refused                     it connects to a port at which nobody listens
+//   refused                     it connects to a port without a listener
 // Without a fault, all ranks end after three phases of SECONDS:
 //   quiet                       in each of which one rank sleeps
 //   busy                        in each of which one rank computes now and then, and prints a line
