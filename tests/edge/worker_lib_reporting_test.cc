@@ -134,15 +134,15 @@ TEST_CASE("a failure is reported while another thread waits in a monitored barri
     group.barrier();
     std::thread waiting;
     if (rank == 0) {
-      waiting = std::thread([&] { error_of([&] { group.monitored_barrier(seconds(20)); }); });
+      waiting = std::thread([&] { error_of([&] { group.monitored_barrier({seconds(20)}); }); });
       std::this_thread::sleep_for(milliseconds(100));  // usually enough to reach the wait for the
                                                        // store
     }
     std::vector<int> number(1);
     const auto began = Clock::now();
-    say(error_of([&] { group.recv(number, 1 - rank, 0, milliseconds(rank == 0 ? 300 : 40000)); }));
+    say(error_of([&] { group.recv(number, 1 - rank, {milliseconds(rank == 0 ? 300 : 40000)}); }));
     say(Clock::now() - began < seconds(10) ? "in time" : "too late");
-    if (rank == 1) error_of([&] { group.monitored_barrier(seconds(1)); });
+    if (rank == 1) error_of([&] { group.monitored_barrier({seconds(1)}); });
     if (waiting.joinable()) waiting.join();
   });
   check_exited(ends);
@@ -159,9 +159,9 @@ TEST_CASE("a monitored barrier names a dead rank at once") {
     ProcessGroup group = ProcessGroup::connect(over(backend, seconds(50)));
     group.barrier();
     if (rank == 2) raise(SIGKILL);
-    if (rank == 1) return group.monitored_barrier(seconds(1));
+    if (rank == 1) return group.monitored_barrier({seconds(1)});
     const auto began = Clock::now();
-    say(error_of([&] { group.monitored_barrier(seconds(40)); }));
+    say(error_of([&] { group.monitored_barrier({seconds(40)}); }));
     say(Clock::now() - began < seconds(15) ? "in time" : "too late");
   });
   CHECK_THAT(ends[0].said,
@@ -183,7 +183,7 @@ TEST_CASE("a rank that dies after rank 0 has left is still named") {
     if (rank == 1) raise(SIGKILL);
     std::vector<int> number(1);
     const auto began = Clock::now();
-    say(error_of([&] { group.recv(number, 1, 0, seconds(40)); }));
+    say(error_of([&] { group.recv(number, 1, {seconds(40)}); }));
     say(Clock::now() - began < seconds(15) ? "in time" : "too late");
     _exit(0);
   });
@@ -220,11 +220,11 @@ TEST_CASE("1,000 unreceived messages are an error if no thread can be started") 
     if (!limit_threads(more)) return say("no limit here");
     if (more == 0) {
       std::vector<int> one(1);
-      say(error_of([&] { group.async_all_reduce(one); }));
+      say(error_of([&] { group.all_reduce(one, async_op); }));
     }
     std::vector<Work> works;
     say(error_of([&] {
-      for (int i = 0; i < 1000; ++i) works.push_back(group.isend(data, 1));
+      for (int i = 0; i < 1000; ++i) works.push_back(group.send(data, 1, async_op));
     }));
     group.destroy();
     for (const Work& work : works) error_of([&] { work.wait(); });

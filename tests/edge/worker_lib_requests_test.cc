@@ -280,7 +280,8 @@ TEST_CASE("a group refuses more pending operations than its limit, and remains u
     const auto one = [&](std::size_t i) { return Elements(&data[i], 1, DataType::I32); };
     if (rank == 0) {
       std::vector<Work> works;
-      for (std::size_t i = 0; i < data.size(); ++i) works.push_back(world.irecv(one(i), 1));
+      for (std::size_t i = 0; i < data.size(); ++i)
+        works.push_back(world.recv(one(i), 1, async_op));
       int extra = 0;
       const auto is_refused = [&](const std::function<void()>& start) {
         const std::string error = test::error_of(start);
@@ -288,8 +289,9 @@ TEST_CASE("a group refuses more pending operations than its limit, and remains u
                error.find("16384 asynchronous operations of this group are pending") !=
                    std::string::npos;
       };
-      expect(is_refused([&] { world.irecv(Elements(&extra, 1, DataType::I32), 1); }), "a limit");
-      expect(is_refused([&] { world.async_barrier(); }), "the same limit for collectives");
+      expect(is_refused([&] { world.recv(Elements(&extra, 1, DataType::I32), 1, async_op); }),
+             "a limit");
+      expect(is_refused([&] { world.barrier(async_op); }), "the same limit for collectives");
       world.monitored_barrier();
       wait_all(works);
       expect(data.front() == 1 && data.back() == 1, "rank 1's numbers");
@@ -297,7 +299,7 @@ TEST_CASE("a group refuses more pending operations than its limit, and remains u
       world.monitored_barrier();
       for (std::size_t i = 0; i < data.size(); ++i) world.send(one(i), 0);
     }
-    world.async_barrier().wait();
+    world.barrier(async_op).wait();
   }));
 }
 
@@ -309,11 +311,11 @@ TEST_CASE(
                                            // is complete
     ProcessGroup world = ProcessGroup::connect(over("shm"));
     if (rank == 0) {
-      static_cast<void>(world.isend(data, 1));
-      world.monitored_barrier(seconds(60));  // over the store: it does not drive the message
+      static_cast<void>(world.send(data, 1, async_op));
+      world.monitored_barrier({seconds(60)});  // over the store: it does not drive the message
     } else {
       world.recv(data, 0);
-      world.monitored_barrier(seconds(60));
+      world.monitored_barrier({seconds(60)});
       expect(data.front() == 0 && data.back() == 0, "rank 0's numbers");
     }
     world.barrier();
@@ -329,8 +331,8 @@ TEST_CASE("a message completes for a rank that only polls, and for one that wait
     for (int round = 0; round < 5; ++round) {
       std::vector<int> out(count, rank + round);
       std::vector<int> in(count, -1);
-      const Work sent = world.isend(out, other);
-      const Work received = world.irecv(in, other);
+      const Work sent = world.send(out, other, async_op);
+      const Work received = world.recv(in, other, async_op);
       if (round % 2 == 0) {
         while (!received.is_completed()) std::this_thread::yield();
       } else {
