@@ -1,10 +1,12 @@
 #include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/shm_ranks.h"
+#include "worker_lib/shm/segment.h"
 
 namespace drun {
 namespace {
@@ -48,6 +50,37 @@ TEST_CASE("shared memory: messages of any length arrive whole and in order") {
         }
       },
       reads_peers));
+}
+
+TEST_CASE("shared memory: beyond 32 ranks, rings are small, and messages of any length arrive") {
+  using worker::shm::Layout;
+  CHECK(Layout(8).size_bytes() < 26'000'000);
+  CHECK(Layout(64).size_bytes() < 136'000'000);
+  CHECK(Layout(128).size_bytes() < 410'000'000);
+  std::atomic<std::size_t> mapped_bytes = 0;
+  test::run_shm_threads(64, [&](ShmRank& self) {
+    if (self.rank() > 1) return;
+    // All ranks of this process share one mapping.
+    std::ifstream maps("/proc/self/maps");
+    std::size_t bytes = 0;
+    for (std::string line; self.rank() == 0 && std::getline(maps, line);) {
+      if (line.find("memfd:drun") == line.npos) continue;
+      const std::size_t dash = line.find('-');
+      bytes += std::stoull(line.substr(dash + 1), nullptr, 16) - std::stoull(line, nullptr, 16);
+    }
+    if (self.rank() == 0) mapped_bytes = bytes;
+    for (const std::size_t count : {1u, 2048u, 2049u, 300'001u}) {
+      const int other = 1 - self.rank();
+      Integers data = numbers(count, self.rank());
+      Integers got(count);
+      const auto sent = self.backend().start_send(data, other, 4);
+      expect(self.recv(got, other, 4) == other, "from the other rank");
+      sent->finish(soon(std::chrono::seconds(40)));
+      expect(got == numbers(count, other), "the same numbers, of " + std::to_string(count));
+    }
+  });
+  CHECK(mapped_bytes > 100'000'000);
+  CHECK(mapped_bytes < 140'000'000);
 }
 
 TEST_CASE("shared memory: a short send completes before its receive is called") {

@@ -120,7 +120,7 @@ bool Link::push_short(const Outgoing& message) {
 bool Link::stream(Outgoing& message, std::uint64_t number) {
   do {
     if (message.is_dropped) return true;
-    const std::size_t bytes = std::min(kMostFrameBytes, message.bytes - message.sent_bytes);
+    const std::size_t bytes = std::min(out_.most_frame_bytes(), message.bytes - message.sent_bytes);
     const Frame frame{.kind = FrameKind::Data, .number = number, .bytes = bytes};
     if (!push(frame, message.data + message.sent_bytes)) return false;
     message.sent_bytes += bytes;

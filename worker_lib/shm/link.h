@@ -7,6 +7,7 @@
 //            posted --offer, read from the sender's memory, taken--> done  (Messages; or else:)
 //            posted --offer, grant--> arriving --> done
 //
+// Short:   a message of at most kShortBytes is done when sent, without the receiver.
 // Credit:  the receiver keeps short messages that have no recv yet, at most kMostKeptBytes per
 //          sender. The sender counts these bytes and offers further messages instead. The rings can
 //          therefore always be emptied, and a message without a recv never blocks another one.
@@ -28,8 +29,6 @@
 
 namespace drun::worker::shm {
 
-// A message up to this size is done when sent, without the receiver.
-constexpr std::size_t kShortBytes = 8 * 1024;
 constexpr std::size_t kMostKeptBytes = 256 * 1024;
 
 struct Outgoing {

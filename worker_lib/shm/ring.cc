@@ -31,14 +31,14 @@ bool RingWriter::push(const Frame& frame, const std::byte* payload) {
   copy_in(written_ + sizeof frame, payload, frame.bytes);
   written_ += bytes;
   ends_->written.store(written_, std::memory_order_release);
-  detail::claim_line(bytes_ + written_ % kRingBytes);
+  detail::claim_line(bytes_ + (written_ & (size_bytes_ - 1)));
   return true;
 }
 
 bool RingWriter::has_room(std::size_t bytes) {
   const auto fits = [&] {
     const std::uint64_t unread = written_ - seen_read_;
-    return unread <= kRingBytes && kRingBytes - unread >= bytes;
+    return unread <= size_bytes_ && size_bytes_ - unread >= bytes;
   };
   if (fits()) return true;
   seen_read_ = ends_->read.load();
@@ -47,8 +47,8 @@ bool RingWriter::has_room(std::size_t bytes) {
 
 void RingWriter::copy_in(std::uint64_t at, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  const std::size_t begin = at % kRingBytes;
-  const std::size_t first = std::min(bytes, kRingBytes - begin);
+  const std::size_t begin = at & (size_bytes_ - 1);
+  const std::size_t first = std::min(bytes, size_bytes_ - begin);
   std::memcpy(bytes_ + begin, from, first);
   std::memcpy(bytes_, static_cast<const std::byte*>(from) + first, bytes - first);
 }
@@ -57,7 +57,7 @@ std::optional<Frame> RingReader::next() const {
   const std::uint64_t unread = ends_->written.load() - read_;
   if (unread == 0) return std::nullopt;
   Frame frame;
-  if (unread >= sizeof frame && unread <= kRingBytes) {
+  if (unread >= sizeof frame && unread <= size_bytes_) {
     copy_out(read_, &frame, sizeof frame);
     if (frame.kind <= FrameKind::Taken && frame.bytes <= kMostFrameBytes &&
         whole_bytes(frame) <= unread) {
@@ -78,8 +78,8 @@ bool RingReader::take(const Frame& frame, std::byte* to) {
 
 void RingReader::copy_out(std::uint64_t at, void* to, std::size_t bytes) const {
   if (bytes == 0) return;
-  const std::size_t begin = at % kRingBytes;
-  const std::size_t first = std::min(bytes, kRingBytes - begin);
+  const std::size_t begin = at & (size_bytes_ - 1);
+  const std::size_t first = std::min(bytes, size_bytes_ - begin);
   std::memcpy(to, bytes_ + begin, first);
   std::memcpy(static_cast<std::byte*>(to) + first, bytes_, bytes - first);
 }

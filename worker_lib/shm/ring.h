@@ -32,14 +32,21 @@ struct Frame {
 };
 
 constexpr std::size_t kMostFrameBytes = kRingBytes / 4 - sizeof(Frame);
+// A frame of a whole short message fits into the smallest ring.
+constexpr std::size_t kShortBytes = 8 * 1024;
+static_assert(kShortBytes + sizeof(Frame) <= kSmallRingBytes);
 
 class RingWriter {
  public:
   RingWriter(const Segment& segment, int from, int to)
-      : ends_(&segment.ring_ends(from, to)), bytes_(segment.ring_bytes(from, to)) {}
+      : ends_(&segment.ring_ends(from, to)),
+        bytes_(segment.ring_bytes(from, to)),
+        size_bytes_(segment.ring_size_bytes()) {}
 
+  // Of a part of a message.
+  std::size_t most_frame_bytes() const { return size_bytes_ / 4 - sizeof(Frame); }
   // False if there is no room; the reader will then wake this rank. Requires frame.bytes <=
-  // kMostFrameBytes.
+  // most_frame_bytes() or kShortBytes.
   bool push(const Frame& frame, const std::byte* payload);
   std::uint64_t settled_bytes() const { return ends_->settled.load(); }
 
@@ -49,6 +56,7 @@ class RingWriter {
 
   RingEnds* ends_;
   std::byte* bytes_;
+  std::size_t size_bytes_;
   std::uint64_t written_ = 0;
   std::uint64_t seen_read_ = 0;  // cached: the reader's cache line is read only if needed
 };
@@ -56,7 +64,10 @@ class RingWriter {
 class RingReader {
  public:
   RingReader(const Segment& segment, int from, int to)
-      : ends_(&segment.ring_ends(from, to)), bytes_(segment.ring_bytes(from, to)), from_(from) {}
+      : ends_(&segment.ring_ends(from, to)),
+        bytes_(segment.ring_bytes(from, to)),
+        size_bytes_(segment.ring_size_bytes()),
+        from_(from) {}
 
   // The oldest frame, which stays in the ring; absent: the ring is empty.
   std::optional<Frame> next() const;
@@ -70,6 +81,7 @@ class RingReader {
 
   RingEnds* ends_;
   const std::byte* bytes_;
+  std::size_t size_bytes_;
   int from_;
   std::uint64_t read_ = 0;
 };

@@ -4,7 +4,8 @@
 //     ordered pair of ranks
 //
 // Memory:  initially zero. Pages are allocated on first use: 8 ranks have 25 MB of addresses, but
-//          use only a few pages for small operations.
+//          use only a few pages for small operations. Beyond 32 ranks, rings are small: 64 ranks
+//          have 135 MB of addresses, 128 have 406 MB.
 // Thread:  all processes change the words concurrently; the comment of each type defines the order.
 #pragma once
 
@@ -69,7 +70,10 @@ static_assert(sizeof(RingEnds) == 2 * kLineBytes);
 // A power of two, like most data sizes, so that the last turn is often a full one.
 constexpr std::size_t kPayloadBytes = 512 * 1024;
 constexpr std::size_t kStationBytes = kPayloadBytes + 4096;  // whole pages
-constexpr std::size_t kRingBytes = 256 * 1024;               // a power of two
+// Powers of two.
+constexpr std::size_t kRingBytes = 256 * 1024;
+constexpr std::size_t kSmallRingBytes = 16 * 1024;
+constexpr std::size_t kMostWithLargeRings = 32;  // ranks
 
 // The offsets of all parts for a group of `size` ranks.
 class Layout {
@@ -87,10 +91,13 @@ class Layout {
     return stations() + (at(rank) * 2 + round % 2) * kStationBytes;
   }
   std::size_t ring(int from, int to) const {
-    return rings() + (at(from) * size_ + at(to)) * (sizeof(RingEnds) + kRingBytes);
+    return rings() + (at(from) * size_ + at(to)) * (sizeof(RingEnds) + ring_bytes());
+  }
+  std::size_t ring_bytes() const {
+    return size_ <= kMostWithLargeRings ? kRingBytes : kSmallRingBytes;
   }
   std::size_t size_bytes() const {
-    return rings() + size_ * size_ * (sizeof(RingEnds) + kRingBytes);
+    return rings() + size_ * size_ * (sizeof(RingEnds) + ring_bytes());
   }
 
  private:
@@ -163,6 +170,8 @@ class Segment {
   std::byte* ring_bytes(int from, int to) const {
     return mapping_->data() + layout_.ring(from, to) + sizeof(RingEnds);
   }
+  // A power of two.
+  std::size_t ring_size_bytes() const { return layout_.ring_bytes(); }
 
  private:
   template <typename T>
