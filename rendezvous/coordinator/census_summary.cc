@@ -13,7 +13,7 @@ namespace {
 
 using Presence = RoundNode::Presence;
 
-constexpr std::size_t kNodeBytes = 88;  // of a CensusNode without its host name
+constexpr std::size_t kNodeBytes = 48;  // of a CensusNode without its texts
 
 Milliseconds since(Time then, Time now) {
   return std::chrono::duration_cast<Milliseconds>(std::max(now - then, Time::duration(0)));
@@ -36,30 +36,29 @@ JobPhase phase_of(const RoundState& state) {
   return JobPhase::Finishing;
 }
 
-void tell(CensusNode& node, const RoundState& state, Peer peer) {
-  const CensusQuery& census = state.census;
-  const auto answer = census.answers.find(peer);
-  if (answer != census.answers.end())
-    node.told = answer->second;
+void add_answer(CensusNode& node, const OpenQuery& query, Peer peer) {
+  const auto answer = query.answers.find(peer);
+  if (answer != query.answers.end())
+    node.answer = answer->second;
   else
-    node.presence = census.missing.contains(peer) ? NodePresence::Asked : NodePresence::Coming;
+    node.presence = query.missing.contains(peer) ? NodePresence::Asked : NodePresence::Coming;
 }
 
-CensusNode node_of(const RoundState& state, int rank, Time now) {
+CensusNode node_of(const RoundState& state, const OpenQuery& query, int rank, Time now) {
   const RoundNode& self = state.nodes[static_cast<std::size_t>(rank)];
   CensusNode node{.node_rank = rank,
                   .host = self.hello.host,
                   .workers = self.hello.local_world_size,
                   .heard = since(self.heard, now)};
   if (self.presence == Presence::Present)
-    tell(node, state, self.peer);
+    add_answer(node, query, self.peer);
   else
     node.presence = NodePresence::Lost;
   return node;
 }
 
 void add(Census& census, std::size_t& bytes, CensusNode node) {
-  bytes += kNodeBytes + std::min(node.host.size(), kNameBytes);
+  bytes += kNodeBytes + std::min(node.host.size(), kNameBytes) + node.answer.size();
   if (bytes > kMostCensusBytes || census.nodes.size() >= kMostCensusNodes)
     ++census.nodes_not_listed;
   else
@@ -98,13 +97,13 @@ JobFacts facts_of(const RoundState& state, Time now) {
   return job;
 }
 
-Census census_of(const RoundState& state, Time now) {
+Census census_of(const RoundState& state, const OpenQuery& query, Time now) {
   Census census{.job = facts_of(state, now)};
   std::size_t bytes = 0;
   for (int rank = 0; rank < static_cast<int>(state.nodes.size()); ++rank) {
     const bool is_here = state.nodes[static_cast<std::size_t>(rank)].presence != Presence::Absent;
     if (is_here)
-      add(census, bytes, node_of(state, rank, now));
+      add(census, bytes, node_of(state, query, rank, now));
     else if (census.missing_ranks.size() < kMostMissingTold)
       census.missing_ranks.push_back(rank);
   }
@@ -112,19 +111,10 @@ Census census_of(const RoundState& state, Time now) {
     CensusNode node{.host = candidate.hello.host,
                     .workers = candidate.hello.local_world_size,
                     .heard = since(candidate.heard, now)};
-    tell(node, state, peer);
+    add_answer(node, query, peer);
     add(census, bytes, std::move(node));
   }
   return census;
-}
-
-std::vector<Peer> census_peers(const RoundState& state) {
-  std::vector<Peer> peers;
-  for (const RoundNode& node : state.nodes) {
-    if (node.presence == Presence::Present) peers.push_back(node.peer);
-  }
-  for (const auto& [peer, candidate] : state.line) peers.push_back(peer);
-  return peers;
 }
 
 }  // namespace drun::rendezvous

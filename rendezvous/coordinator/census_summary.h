@@ -9,10 +9,7 @@ namespace drun::rendezvous {
 // O(1), except for copying the failure and the excluded nodes.
 JobFacts facts_of(const RoundState& state, Time now);
 
-// From the answers received so far. O(nodes).
-Census census_of(const RoundState& state, Time now);
-
-// The members that a census asks: all connected ones.
-std::vector<Peer> census_peers(const RoundState& state);
+// From the answers to `query` that have arrived. O(nodes).
+Census census_of(const RoundState& state, const OpenQuery& query, Time now);
 
 }  // namespace drun::rendezvous

@@ -32,15 +32,11 @@ class MemberTurn {
   void handle(const OwnSuccess& own);
   void handle(const OwnStopped& own);
   void handle(const OwnSignal& own);
-  void handle(const OwnQuestion& own);
-  void handle(const OwnEvidence& own);
+  void handle(const Query& query);
+  void handle(const NodeAnswer& given);
   void handle(const OwnSuspicion& own);
-  void handle(const OwnCensusQuestion& own);
-  void handle(const OwnSummary& own);
   void handle(const OwnFault& own);
   void handle(const OwnTimes& own);
-  void handle(const OwnLogQuestion& own);
-  void handle(const OwnLogPart& own);
   void handle(const OwnSpeed& own);
   void handle(const MemberTick&);
 
@@ -55,16 +51,12 @@ class MemberTurn {
   void receive(const Finish& finish);
   void receive(const Pong&) {}
   void receive(const LinesTaken&) {}  // handled by Client's LineListener
-  void receive(const EvidenceRequest& tell);
-  void receive(const StacksReply& told);
+  void receive(const NodeQuery& query);
+  void receive(const QueryResult& result) { actions_.emplace_back(result); }
   void receive(const HangFound& found);
   void receive(const NodeLeftOut& told);
   void receive(const FaultInjected& told);
   void receive(const Remember& told);
-  void receive(const SummaryRequest& tell);
-  void receive(const CensusReply& told);
-  void receive(const LogLookup& wanted);
-  void receive(const LogAnswer& told);
   void receive(const LivenessCheck& check);
   void receive(const SlowFound&);
   void receive(const Vote&) { broken("a vote"); }
@@ -127,20 +119,27 @@ class MemberTurn {
 
 using Phase = MemberPhase;
 
-void MemberTurn::handle(const OwnCensusQuestion& own) {
-  if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return send(CensusRequest{own.question});
+void MemberTurn::handle(const Query& query) {
+  const bool is_about_workers = query.kind != QueryKind::Status;
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}) ||
+      (state_.phase == Phase::Joined && !is_about_workers))
+    return send(query);
   if (state_.phase == Phase::Ended) return;
-  const bool is_ending = is_in({Phase::Leaving, Phase::Ending});
-  actions_.emplace_back(CensusResult{
-      own.question,
-      {.note = is_ending ? "this node leaves the job" : "this node is not in touch with its job"}});
+  std::string note = "this node is not in touch with its job";
+  if (is_in({Phase::Leaving, Phase::Ending})) note = "this node leaves the job";
+  if (is_about_workers && !state_.world) note = "no workers run yet";
+  actions_.emplace_back(QueryResult{query.number, std::move(note)});
 }
 
-void MemberTurn::handle(const OwnSummary& own) {
+void MemberTurn::handle(const NodeAnswer& given) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped,
              Phase::Leaving}))
-    send(SummaryReply{own.census, own.summary});
+    send(given);
+}
+
+void MemberTurn::receive(const NodeQuery& query) {
+  if (state_.phase == Phase::Greeting) return broken("a question before the welcome");
+  actions_.emplace_back(query);
 }
 
 void MemberTurn::handle(const OwnTimes& own) {
@@ -148,69 +147,10 @@ void MemberTurn::handle(const OwnTimes& own) {
     send(TimesReport{own.times});
 }
 
-void MemberTurn::receive(const SummaryRequest& tell) {
-  if (state_.phase == Phase::Greeting) return broken("a question before the welcome");
-  actions_.emplace_back(SummarizeNode{tell.census});
-}
-
-void MemberTurn::receive(const CensusReply& told) {
-  actions_.emplace_back(CensusResult{told.question, told.census});
-}
-
-using Phase = MemberPhase;
-
-void MemberTurn::handle(const OwnLogQuestion& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return send(LogRequest{own.question, own.query});
-  if (state_.phase == Phase::Ended) return;
-  const bool is_new = !state_.world.has_value();
-  actions_.emplace_back(LogResult{
-      own.question,
-      {.note = is_new ? "no workers run yet" : "this node is not in touch with its job"}});
-}
-
-void MemberTurn::handle(const OwnLogPart& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    send(LogReply{own.lookup, own.part});
-}
-
-void MemberTurn::receive(const LogLookup& wanted) {
-  if (!state_.world) return;  // of a world that it never got
-  actions_.emplace_back(ReadLog{wanted.lookup, wanted.query});
-}
-
-void MemberTurn::receive(const LogAnswer& told) {
-  actions_.emplace_back(LogResult{told.question, told.part});
-}
-
-void MemberTurn::handle(const OwnQuestion& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return send(StacksRequest{own.question});
-  if (state_.phase == Phase::Ended) return;
-  const bool is_new = !state_.world.has_value();
-  actions_.emplace_back(StacksResult{
-      own.question,
-      {.notes = {is_new ? "no workers run yet" : "this node is not in touch with its job"}}});
-}
-
-void MemberTurn::handle(const OwnEvidence& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    send(EvidenceReply{own.look, own.evidence});
-}
-
 void MemberTurn::handle(const OwnSuspicion& own) {
   if (!is_round(own.round) || state_.phase != Phase::Running) return;
   for (std::vector<SuspectGroup>& groups : suspect_messages(own.suspects))
     send(HangSuspected{own.round, own.settle, std::move(groups)});
-}
-
-void MemberTurn::receive(const EvidenceRequest& tell) {
-  if (!state_.world) return;  // the query is about a world that this node never received
-  actions_.emplace_back(CollectEvidence{tell.look});
-}
-
-void MemberTurn::receive(const StacksReply& told) {
-  actions_.emplace_back(StacksResult{told.question, told.evidence});
 }
 
 void MemberTurn::receive(const HangFound& found) {

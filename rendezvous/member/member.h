@@ -25,12 +25,12 @@
 //   own failure     -                -            -          Stopping  -        -         -
 //   own stopped     -                -            -          both      -        Stopped   -
 //   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
-//   own question    answered here +  likewise     likewise + sent      sent     sent      sent
+//   own query       answered here +  likewise     likewise + sent      sent     sent      sent
 //   own suspicion   -                -            -          sent      -        -         -
 //   silence         -                Resting *    Resting    lost      lost     lost      lost
 //   * until join_timeout, because an overloaded coordinator also closes connections. Bytes that are
 //     not drun's protocol (WrongPeer) end the member at once.
-//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, questions for
+//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, queries of
 //     the job's status are sent.
 //
 //   broken: the coordinator broke the protocol; handled as "closed". lost: stops own workers, then
@@ -67,7 +67,6 @@
 #include <vector>
 
 #include "rendezvous/base/log.h"
-#include "rendezvous/job/census.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
@@ -76,86 +75,6 @@
 #include "rendezvous/protocol/failure_list.h"
 
 namespace drun::rendezvous {
-
-// --- Status (`drun status`)
-
-// Events.
-// A program on this node asks for the job's status. The answer is CensusResult, unless the
-// coordinator is lost meanwhile.
-struct OwnCensusQuestion {
-  std::uint64_t question = 0;
-};
-// The answer to SummarizeNode.
-struct OwnSummary {
-  std::uint64_t census = 0;
-  NodeSummary summary;
-};
-
-// Actions.
-struct SummarizeNode {
-  std::uint64_t census = 0;
-};
-struct CensusResult {
-  std::uint64_t question = 0;
-  Census census;  // contains only a note if there is no coordinator to ask
-};
-
-// --- Stacks and hangs (`drun stacks`, --hang-timeout)
-
-// Events.
-// A program on this node asks for the stacks of all workers. The answer is StacksResult, unless the
-// coordinator is lost meanwhile.
-struct OwnQuestion {
-  std::uint64_t question = 0;
-};
-// The answer to CollectEvidence.
-struct OwnEvidence {
-  std::uint64_t look = 0;
-  Evidence evidence;
-};
-// Brief failures with status Hung, of any number.
-struct OwnSuspicion {
-  int round = 0;
-  Milliseconds settle{0};
-  std::vector<Failure> suspects{};
-};
-
-// Actions.
-struct CollectEvidence {
-  std::uint64_t look = 0;
-};
-struct StacksResult {
-  std::uint64_t question = 0;
-  Evidence evidence;
-};
-struct ShowHang {
-  HangFound found;
-};
-
-// --- Log files (`drun logs`): questions and answers between a member and its agent
-
-// Events.
-// A program on this node asks for a part of a log file. The answer is LogResult, unless the
-// coordinator is lost meanwhile.
-struct OwnLogQuestion {
-  std::uint64_t question = 0;
-  LogQuery query;
-};
-// The answer to ReadLog.
-struct OwnLogPart {
-  std::uint64_t lookup = 0;
-  LogPart part;
-};
-
-// Actions.
-struct ReadLog {
-  std::uint64_t lookup = 0;
-  LogQuery query;
-};
-struct LogResult {
-  std::uint64_t question = 0;
-  LogPart part;
-};
 
 // --- Leader search: finds the coordinator of a job with several endpoints
 // (docs/internals/election.md), and keeps the job state that a new coordinator needs
@@ -251,6 +170,12 @@ struct OwnSignal {
 struct OwnFault {
   InjectedFault fault;
 };
+// Brief failures with status Hung, of any number.
+struct OwnSuspicion {
+  int round = 0;
+  Milliseconds settle{0};
+  std::vector<Failure> suspects{};
+};
 struct OwnTimes {
   NodeTimes times;
 };
@@ -259,11 +184,12 @@ struct OwnSpeed {
   NodeSpeed speed;
 };
 struct MemberTick {};
-using MemberEvent =
-    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
-                 LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
-                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, OwnCensusQuestion, OwnSummary,
-                 OwnFault, OwnTimes, OwnLogQuestion, OwnLogPart, OwnSpeed, MemberTick>;
+// Query: of a program on this node. Its QueryResult follows, unless the coordinator is lost
+// meanwhile. NodeAnswer: to a NodeQuery.
+using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
+                                 LeaderNamed, LeaderUnknown, Heard, ConnectionLost, OwnFailure,
+                                 OwnSuccess, OwnStopped, OwnSignal, Query, NodeAnswer, OwnSuspicion,
+                                 OwnFault, OwnTimes, OwnSpeed, MemberTick>;
 
 // Answered by Connected or ConnectFailed; later WrongPeer or ConnectionLost may follow, unless
 // Disconnect was returned.
@@ -275,6 +201,9 @@ struct SendToCoordinator {
 struct Disconnect {};
 // The program at that address is not a coordinator; the other known addresses are tried first.
 struct AvoidAddress {};
+struct ShowHang {
+  HangFound found;
+};
 struct ShowLeftOut {
   LeftOut node;
 };
@@ -298,8 +227,7 @@ struct MemberLog {
 };
 using MemberAction =
     std::variant<Connect, SendToCoordinator, Disconnect, AvoidAddress, StartWorkers, StopWorkers,
-                 End, MemberLog, CollectEvidence, StacksResult, ShowHang, ShowLeftOut, ShowFault,
-                 SummarizeNode, CensusResult, ReadLog, LogResult>;
+                 End, MemberLog, NodeQuery, QueryResult, ShowHang, ShowLeftOut, ShowFault>;
 
 enum class MemberPhase {
   Resting,   // not connected; waits before the next attempt
