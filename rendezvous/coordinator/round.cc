@@ -10,8 +10,8 @@
 
 #include "rendezvous/base/text.h"
 #include "rendezvous/coordinator/admission.h"
-#include "rendezvous/coordinator/census_summary.h"
 #include "rendezvous/coordinator/elastic_world.h"
+#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/coordinator/rank_assignment.h"
 #include "rendezvous/coordinator/takeover.h"
 #include "rendezvous/protocol/control_wire.h"
@@ -88,13 +88,10 @@ class RoundTurn {
   void receive(int node, const Query& query) { answer_query(node_at(node).peer, query); }
   void receive(int node, const NodeAnswer& given) { take_answer(node_at(node).peer, given); }
   void answer_query(Peer peer, const Query& query);
-  Result<std::vector<Peer>> peers_asked(const Query& query) const;
-  std::optional<int> node_with_log(int rank) const;
   OpenQuery& ask(QueryKind kind, std::vector<Peer> peers, std::string question = {});
   void take_answer(Peer peer, const NodeAnswer& given);
   bool add_stacks(OpenQuery& query, Peer peer, std::string_view answer) const;
   void lose_answers(Peer peer, const std::string& reason);
-  std::vector<std::string> missing_notes(const OpenQuery& query) const;
   void conclude(OpenQuery& query);
 
   // --- Hangs
@@ -180,21 +177,6 @@ std::optional<Peer> host_peer(const RoundState& state) {
     if (candidate.hello.is_coordinator) return peer;
   }
   return std::nullopt;
-}
-
-std::vector<Peer> seated_peers(const RoundState& state) {
-  std::vector<Peer> peers;
-  for (const RoundNode& node : state.nodes) {
-    if (node.presence == Presence::Present) peers.push_back(node.peer);
-  }
-  return peers;
-}
-
-// Also those in the line.
-std::vector<Peer> all_peers(const RoundState& state) {
-  std::vector<Peer> peers = seated_peers(state);
-  for (const auto& [peer, candidate] : state.line) peers.push_back(peer);
-  return peers;
 }
 
 // A silent member is detected at most this long after the heartbeat timeout.
@@ -771,52 +753,11 @@ void RoundTurn::answer_query(Peer peer, const Query& query) {
   if (!state_.queries.has_room(query.kind, peer)) return refuse("too many ask at the same time");
   OpenQuery* open = state_.queries.shared(query.kind);
   if (open == nullptr) {
-    Result<std::vector<Peer>> peers = peers_asked(query);
+    Result<std::vector<Peer>> peers = peers_asked(state_, query);
     if (!peers) return refuse(peers.error().message);
     open = &ask(query.kind, *std::move(peers), query.question);
   }
   open->requesters.push_back({peer, query.number});
-}
-
-// Refused: why there is no node to ask.
-Result<std::vector<Peer>> RoundTurn::peers_asked(const Query& query) const {
-  const auto refusal = [](std::string reason) { return Error{ErrorCode::Refused, reason}; };
-  const bool has_world =
-      state_.phase == RoundPhase::Running || state_.phase == RoundPhase::Stopping;
-  switch (query.kind) {
-    case QueryKind::Status: {
-      // Nodes that have received the outcome do not answer.
-      const bool has_ended = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
-      return has_ended ? std::vector<Peer>() : all_peers(state_);
-    }
-    case QueryKind::Stacks:
-      if (!has_world) return refusal("no workers run");
-      return seated_peers(state_);
-    case QueryKind::Log:
-      break;
-  }
-  if (!has_world && state_.phase != RoundPhase::Pausing) return refusal("no workers run");
-  const std::optional<int> node = node_with_log(query.rank);
-  if (!node) return refusal("there is no rank " + std::to_string(query.rank));
-  if (node_at(*node).presence != Presence::Present) return refusal(name_of(*node) + " is lost");
-  return std::vector<Peer>{node_at(*node).peer};
-}
-
-// The node that has the log files of this rank: its own, or the one that gathers all lines.
-std::optional<int> RoundTurn::node_with_log(int rank) const {
-  const auto& nodes = state_.nodes;
-  const auto after =
-      std::upper_bound(nodes.begin(), nodes.end(), rank,
-                       [](int wanted, const RoundNode& node) { return wanted < node.base_rank; });
-  if (after == nodes.begin()) return std::nullopt;
-  auto found = std::prev(after);
-  if (rank >= found->base_rank + found->hello.local_world_size) return std::nullopt;
-  if (state_.spec.line_window_bytes > 0) {
-    found = std::find_if(nodes.begin(), nodes.end(),
-                         [](const RoundNode& node) { return node.hello.is_coordinator; });
-    if (found == nodes.end()) found = nodes.begin();  // in a fixed world it is node 0
-  }
-  return static_cast<int>(found - nodes.begin());
 }
 
 OpenQuery& RoundTurn::ask(QueryKind kind, std::vector<Peer> peers, std::string question) {
@@ -862,37 +803,8 @@ void RoundTurn::conclude_queries() {
   for (OpenQuery& query : state_.queries.take_ended(now_)) conclude(query);
 }
 
-// Which nodes have not answered, and why.
-std::vector<std::string> RoundTurn::missing_notes(const OpenQuery& query) const {
-  std::vector<std::string> notes = query.lost;
-  if (query.missing.empty()) return notes;
-  for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
-    if (query.missing.contains(node_at(node).peer))
-      notes.push_back(name_of(node) + ": no answer in " +
-                      std::to_string(rules_of(query.kind).limit.count()) + " s");
-  }
-  return notes;
-}
-
 void RoundTurn::conclude(OpenQuery& query) {
-  const std::vector<std::string> notes = missing_notes(query);
-  QueryResult result;
-  switch (query.kind) {
-    case QueryKind::Status:
-      result.answer = encode_census(census_of(state_, query, now_));
-      break;
-    case QueryKind::Stacks:
-      for (const std::string& note : notes) query.stacks->add_note(note);
-      result.answer = query.stacks->merged();
-      break;
-    case QueryKind::Log:
-      if (query.answers.empty())
-        result.note = notes.empty() ? "its node has not answered" : notes.front();
-      else
-        result.answer = std::move(query.answers.begin()->second);
-      break;
-  }
-  const auto shared = std::make_shared<const QueryResult>(std::move(result));
+  const auto shared = std::make_shared<const QueryResult>(result_of(state_, query, now_));
   state_.queries.keep(query.kind, shared, now_);
   if (!query.requesters.empty())
     actions_.emplace_back(SendResult{std::move(query.requesters), shared});
@@ -930,30 +842,10 @@ void RoundTurn::judge_hang(StackAnswers& stacks, const std::string& evidence) {
   state_.begun_by_all = verdict.begun_by_all;
   if (verdict.culprits.empty())
     return log(LogLevel::Info, "not taken for a hang: " + verdict.words);
-  const std::size_t count = count_of(verdict.culprits);
-  std::string cause;
-  std::size_t told = 0;
-  for (const RankRange& range : verdict.culprits) {
-    for (int rank = range.first; rank <= range.last; ++rank) {
-      // All these failures have the same time, so the list drops the highest ranks. Once it has
-      // dropped one, it would also drop all later ones.
-      if (state_.failures.left_out() > 0) break;
-      Failure failure = suspects.failure_of(rank);
-      failure.round = state_.round;
-      auto& how = std::get<Hung>(failure.status).how;
-      if (!verdict.words.empty()) how += ", " + verdict.words;
-      if (verdict.are_all && count > 1) how += ", as all ranks do";
-      if (told == 0) {
-        if (count > 1) failure.message = ranks_text(verdict.culprits) + " hang alike";
-        failure.traceback = stacks.text();
-        cause = "rank " + std::to_string(rank) + " on " + name_of(failure.node_rank) + " " +
-                to_string(failure.status);
-      }
-      state_.failures.add(std::move(failure), now_);
-      ++told;
-    }
-  }
-  state_.failures.add_left_out(count - told);
+  suspects.add_hung(verdict, stacks.text(), {state_.round, now_}, state_.failures);
+  const Failure& first = state_.failures.first();
+  const std::string cause = "rank " + std::to_string(first.rank) + " on " +
+                            name_of(first.node_rank) + " " + to_string(first.status);
   send_all(HangFound{state_.round, cause, evidence});
   stop_round(cause, true);
 }

@@ -14,7 +14,7 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/coordinator/admission.h"
-#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/coordinator/log_collector.h"
 #include "rendezvous/coordinator/rank_assignment.h"
 #include "rendezvous/coordinator/round.h"

@@ -1,4 +1,4 @@
-#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/coordinator/query_results.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,6 +6,8 @@
 #include "rendezvous/coordinator/rank_assignment.h"
 #include "rendezvous/job/exclusion.h"
 #include "rendezvous/job/restart_policy.h"
+#include "rendezvous/protocol/control_wire.h"
+#include "rendezvous/protocol/membership_text.h"
 #include "rendezvous/protocol/message_layouts.h"
 
 namespace drun::rendezvous {
@@ -65,7 +67,98 @@ void add(Census& census, std::size_t& bytes, CensusNode node) {
     census.nodes.push_back(std::move(node));
 }
 
+std::string name_of(const RoundState& state, int node) {
+  return node_text(node, state.nodes[static_cast<std::size_t>(node)].hello.host);
+}
+
+// The node that has the log files of this rank: its own, or the one that gathers all lines.
+std::optional<int> node_with_log(const RoundState& state, int rank) {
+  const auto& nodes = state.nodes;
+  const auto after =
+      std::upper_bound(nodes.begin(), nodes.end(), rank,
+                       [](int wanted, const RoundNode& node) { return wanted < node.base_rank; });
+  if (after == nodes.begin()) return std::nullopt;
+  auto found = std::prev(after);
+  if (rank >= found->base_rank + found->hello.local_world_size) return std::nullopt;
+  if (state.spec.line_window_bytes > 0) {
+    found = std::find_if(nodes.begin(), nodes.end(),
+                         [](const RoundNode& node) { return node.hello.is_coordinator; });
+    if (found == nodes.end()) found = nodes.begin();  // in a fixed world it is node 0
+  }
+  return static_cast<int>(found - nodes.begin());
+}
+
+// Which nodes have not answered, and why.
+std::vector<std::string> missing_notes(const RoundState& state, const OpenQuery& query) {
+  std::vector<std::string> notes = query.lost;
+  if (query.missing.empty()) return notes;
+  for (int node = 0; node < static_cast<int>(state.nodes.size()); ++node) {
+    if (query.missing.contains(state.nodes[static_cast<std::size_t>(node)].peer))
+      notes.push_back(name_of(state, node) + ": no answer in " +
+                      std::to_string(rules_of(query.kind).limit.count()) + " s");
+  }
+  return notes;
+}
+
 }  // namespace
+
+std::vector<Peer> seated_peers(const RoundState& state) {
+  std::vector<Peer> peers;
+  for (const RoundNode& node : state.nodes) {
+    if (node.presence == Presence::Present) peers.push_back(node.peer);
+  }
+  return peers;
+}
+
+std::vector<Peer> all_peers(const RoundState& state) {
+  std::vector<Peer> peers = seated_peers(state);
+  for (const auto& [peer, candidate] : state.line) peers.push_back(peer);
+  return peers;
+}
+
+Result<std::vector<Peer>> peers_asked(const RoundState& state, const Query& query) {
+  const auto refusal = [](std::string reason) { return Error{ErrorCode::Refused, reason}; };
+  const bool has_world = state.phase == RoundPhase::Running || state.phase == RoundPhase::Stopping;
+  switch (query.kind) {
+    case QueryKind::Status: {
+      // Nodes that have received the outcome do not answer.
+      const bool has_ended = state.phase == RoundPhase::Ending || state.phase == RoundPhase::Over;
+      return has_ended ? std::vector<Peer>() : all_peers(state);
+    }
+    case QueryKind::Stacks:
+      if (!has_world) return refusal("no workers run");
+      return seated_peers(state);
+    case QueryKind::Log:
+      break;
+  }
+  if (!has_world && state.phase != RoundPhase::Pausing) return refusal("no workers run");
+  const std::optional<int> node = node_with_log(state, query.rank);
+  if (!node) return refusal("there is no rank " + std::to_string(query.rank));
+  const RoundNode& target = state.nodes[static_cast<std::size_t>(*node)];
+  if (target.presence != Presence::Present) return refusal(name_of(state, *node) + " is lost");
+  return std::vector<Peer>{target.peer};
+}
+
+QueryResult result_of(const RoundState& state, OpenQuery& query, Time now) {
+  const std::vector<std::string> notes = missing_notes(state, query);
+  QueryResult result;
+  switch (query.kind) {
+    case QueryKind::Status:
+      result.answer = encode_census(census_of(state, query, now));
+      break;
+    case QueryKind::Stacks:
+      for (const std::string& note : notes) query.stacks->add_note(note);
+      result.answer = query.stacks->merged();
+      break;
+    case QueryKind::Log:
+      if (query.answers.empty())
+        result.note = notes.empty() ? "its node has not answered" : notes.front();
+      else
+        result.answer = std::move(query.answers.begin()->second);
+      break;
+  }
+  return result;
+}
 
 JobFacts facts_of(const RoundState& state, Time now) {
   const int in_line = static_cast<int>(state.line.size());
