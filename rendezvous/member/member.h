@@ -70,6 +70,7 @@
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
+#include "rendezvous/member/memory.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/protocol/failure_list.h"
@@ -104,17 +105,6 @@ struct LeaderSearch {
   std::uint64_t lost_term = 0;
   std::size_t wrong_answers = 0;  // in a row
 };
-
-// The member's record of its rounds.
-struct Memory {
-  int rounds = 0;
-  std::string coordinator;  // of the last one
-  std::vector<Time> restarts;
-  std::vector<NodeRecord> records;
-};
-
-void remember(Memory& memory, const World& world, std::string coordinator, Time now);
-Past past_of(const Memory& memory, const World& world, Time first_world, Time now);
 
 // --- Events, actions and state
 
@@ -285,31 +275,5 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
 
 // When the next MemberTick is due.
 std::optional<Time> deadline(const MemberState& state);
-
-// --- The outcome of a job for a member that must determine it without a coordinator
-
-// The outcome from what this node knows.
-Outcome local_outcome(const MemberState& state, Ending ending, Time now);
-
-// The endpoint of the coordinator, or all endpoints if there are several.
-std::string place_text(const MemberState& state);
-
-// "waiting for the coordinator at 10.0.0.1:29400: it has not answered yet"
-std::string waiting_for_text(const MemberState& state);
-
-// This node's rank; absent: not assigned yet, in an elastic job.
-std::optional<int> own_rank(const MemberState& state);
-
-// The ending when the coordinator is lost.
-Ending lost_ending(const MemberState& state, std::string_view reason);
-
-// Unreachable: every address that was tried, and why it failed.
-Error reach_timeout_error(const MemberState& state);
-
-// Timeout: names the missing nodes, or why the coordinator cannot be reached.
-Error join_timeout_error(const MemberState& state);
-
-// Refused: the peer is not a drun of this version.
-Error wrong_peer_error(const MemberState& state, std::string_view reason);
 
 }  // namespace drun::rendezvous
