@@ -215,7 +215,7 @@ void absent_rank(const Task& task) {
   if (task.is_last()) return std::this_thread::sleep_for(2 * kLimit);
   const Clock::time_point began = Clock::now();
   try {
-    world.all_reduce(number.named(), ReduceOp::Sum, kLimit);
+    world.all_reduce(number.named(), {kLimit});
   } catch (const WorkerError& error) {
     const Clock::duration took = Clock::now() - began;
     expect(error.kind() == WorkerError::Kind::Timeout, error.what());
@@ -235,7 +235,7 @@ void message_beside_collective(const Task& task) {
   for (const char* what : {"first message ", ", second "}) {
     const Clock::time_point began = Clock::now();
     Work work;
-    if (task.rank == 0) work = world.async_all_reduce(numbers.named());
+    if (task.rank == 0) work = world.all_reduce(numbers.named(), async_op);
     if (task.rank == 0) world.send(message.named(), 1);
     if (task.rank == 1) world.recv(message.named(), 0);
     figure += what + in_ms(Clock::now() - began);
@@ -259,8 +259,8 @@ void sends_before_receive(const Task& task) {
   const Clock::time_point began = Clock::now();
   std::vector<Work> works;
   if (task.rank == 0) {
-    for (const auto& message : messages) works.push_back(world.isend(message->named(), 1));
-    task.say("32 isends return after " + in_ms(Clock::now() - began));
+    for (const auto& message : messages) works.push_back(world.send(message->named(), 1, async_op));
+    task.say("32 sends return after " + in_ms(Clock::now() - began));
   } else if (task.rank == 1) {
     std::this_thread::sleep_for(milliseconds(500));
     for (int i = 0; i < kMessages; ++i) {
@@ -299,7 +299,7 @@ void streams(const Task& task) {
     must(gpu.api().copy_to_device(reinterpret_cast<worker::cuda::Address>(number.data()), &value,
                                   sizeof value, stream),
          "cuMemcpyHtoDAsync");
-    world.async_all_reduce(device_elements(number.data(), 1, 0, stream)).wait();
+    world.all_reduce(device_elements(number.data(), 1, 0, stream), async_op).wait();
     expect(number.read()[0] == world.size() * (world.size() + 1) / 2, "the work before on " + what);
   }
   gpu.api().stream_destroy(blocking);
@@ -322,7 +322,7 @@ void graph(const Task& task) {
   const Elements elements = device_elements(number.data(), 1, 0, stream);
   const std::string sum = error_of([&] { world.all_reduce(elements); });
   const std::string message =
-      error_of([&] { world.isend(elements, (task.rank + 1) % world.size()); });
+      error_of([&] { world.send(elements, (task.rank + 1) % world.size(), async_op); });
   void* captured = nullptr;
   must(driver<Result(Stream, void**)>("cuStreamEndCapture")(stream, &captured),
        "the end of the capture");
@@ -415,7 +415,7 @@ void exit_without_destroy(const Task& task) {
   world.barrier();
   static Work work;
   if (task.rank == 0) {
-    if (task.amount == 1) work = world.async_all_reduce(number.named());
+    if (task.amount == 1) work = world.all_reduce(number.named(), async_op);
     std::this_thread::sleep_for(milliseconds(100));
     shared_time().set_now();
   } else {

@@ -60,8 +60,8 @@ void check_nccl_messages() {
   for (int turn = 0; turn < 3; ++turn) {
     sent.push_back(std::make_unique<OnGpu<int>>(kCount, 100 * group.rank() + turn));
     arrived.push_back(std::make_unique<OnGpu<int>>(kCount, -1));
-    works.push_back(group.isend(sent.back()->named(), next));
-    works.push_back(group.irecv(arrived.back()->unnamed(), previous));
+    works.push_back(group.send(sent.back()->named(), next, async_op));
+    works.push_back(group.recv(arrived.back()->unnamed(), previous, async_op));
   }
   for (const Work& work : works) work.wait();
   for (int turn = 0; turn < 3; ++turn) {
@@ -82,7 +82,7 @@ void check_nccl_async() {
   std::vector<Work> works;
   for (int i = 0; i < 8; ++i) {
     numbers.push_back(std::make_unique<OnGpu<float>>(1000, static_cast<float>(i)));
-    works.push_back(group.async_all_reduce(numbers.back()->named()));
+    works.push_back(group.all_reduce(numbers.back()->named(), async_op));
     if (i == 4) group.all_reduce(numbers.back()->named());  // queued after the asynchronous ones
   }
   for (std::size_t i = 0; i < works.size(); ++i) {
@@ -106,8 +106,8 @@ void check_both_memories() {
   group.all_reduce(of_host);
   group.all_reduce(of_gpu.named());
   group.all_reduce(of_gpu.unnamed());  // CUDA is loaded by now
-  Work work = group.async_all_reduce(of_host);
-  group.async_all_reduce(of_gpu.named()).wait();
+  Work work = group.all_reduce(of_host, async_op);
+  group.all_reduce(of_gpu.named(), async_op).wait();
   work.wait();
   const int size = group.size();
   expect(of_host == std::vector<int>(5, size * size), "the host's sum");
