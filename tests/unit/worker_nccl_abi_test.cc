@@ -61,6 +61,7 @@ static_assert(is_same(kCuda.stream_destroy, &cuStreamDestroy_v2));
 static_assert(is_same(kCuda.stream_wait_event, &cuStreamWaitEvent));
 static_assert(is_same(kCuda.stream_synchronize, &cuStreamSynchronize));
 static_assert(is_same(kCuda.stream_is_capturing, &cuStreamIsCapturing));
+static_assert(is_same(kCuda.exchange_capture_mode, &cuThreadExchangeStreamCaptureMode));
 static_assert(is_same(kCuda.event_create, &cuEventCreate));
 static_assert(is_same(kCuda.event_destroy, &cuEventDestroy_v2));
 static_assert(is_same(kCuda.event_record, &cuEventRecord));
@@ -81,6 +82,7 @@ static_assert(cuda::kPointerIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(cuda::kPointerDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(cuda::kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(cuda::kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(cuda::kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(sizeof(cuda::Address) == sizeof(CUdeviceptr));
 
 static_assert(is_same(kNccl.get_version, &ncclGetVersion));
@@ -151,6 +153,7 @@ TEST_CASE("functions are looked up by the names in the headers") {
       DRUN_NAME(cuStreamWaitEvent),
       DRUN_NAME(cuStreamSynchronize),
       DRUN_NAME(cuStreamIsCapturing),
+      DRUN_NAME(cuThreadExchangeStreamCaptureMode),
       DRUN_NAME(cuEventCreate),
       DRUN_NAME(cuEventDestroy),
       DRUN_NAME(cuEventRecord),

@@ -19,6 +19,11 @@ namespace drun::worker {
 
 std::thread start_thread(std::function<void()> body);
 
+// Calls `action` when the process exits normally. Replaces an earlier action.
+void at_exit(void (*action)());
+// Call after a library that has its own exit handlers was loaded: the action then runs before them.
+void renew_at_exit();
+
 // Up to `most` threads that take tasks in order. Another thread is started when all are busy.
 class Threads {
  public:

@@ -37,15 +37,7 @@ Call all_to_all_call(const Place& place, const ConstElements& input, const Eleme
 Call all_to_all_v_call(const Place& place, const ConstElements& input, const Counts& to,
                        const Elements& output, const Counts& from);
 
-// A message to or from another rank.
-struct Message {
-  bool is_send = false;
-  ConstElements outgoing = {};             // of a send
-  Elements incoming = {};                  // of a receive
-  std::optional<int> peer = std::nullopt;  // absent: from anyone
-  int tag = 0;
-};
-
+using Message = MessageCall;
 // "send(f32 x 3, to rank 1)", "recv(f32 x 3, from anyone)".
 std::string to_string(const Message& message);
 void check(const Place& place, const Message& message);

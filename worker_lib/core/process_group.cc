@@ -1,7 +1,5 @@
 #include "drun/process_group.h"
 
-#include <algorithm>
-#include <map>
 #include <utility>
 
 #include "worker_lib/core/calls.h"
@@ -135,40 +133,29 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
   return ProcessGroup(std::move(group));
 }
 
-// Every rank creates the groups of all colors, one after the other, so that all count alike.
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
                                                 Timeout timeout) {
-  const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};
-  const std::vector<int> all = group_->told_by_all(mine, timeout);
-  std::map<int, std::vector<std::pair<int, int>>> members;  // color -> (key, rank)
-  for (int each = 0; each < size(); ++each) {
-    const int* told = &all[mine.size() * static_cast<std::size_t>(each)];
-    if (told[0] != 0) members[told[1]].emplace_back(told[2], each);
-  }
-  std::optional<ProcessGroup> own;
-  for (auto& [each_color, keyed] : members) {
-    std::sort(keyed.begin(), keyed.end());
-    std::vector<int> ranks;
-    for (const auto& [each_key, each_rank] : keyed) ranks.push_back(each_rank);
-    std::optional<ProcessGroup> group = new_group(ranks, timeout);
-    if (group) own = std::move(group);
-  }
-  return own;
+  std::shared_ptr<Group> group = group_->split(color, key, timeout);
+  if (!group) return std::nullopt;
+  return ProcessGroup(std::move(group));
 }
 
 void ProcessGroup::destroy() { group_->destroy(); }
 
 std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POperation>& batch,
                                     ProcessGroup::Timeout timeout) {
-  std::vector<Work> works;
-  works.reserve(batch.size());
+  std::vector<Message> messages;
+  messages.reserve(batch.size());
   for (const P2POperation& each : batch) {
-    works.push_back(
-        each.kind == P2POperation::Kind::Send
-            ? group.isend(each.outgoing.value_or(each.data), each.peer, each.tag, timeout)
-            : group.irecv(each.data, each.peer, each.tag, timeout));
+    const bool is_send = each.kind == P2POperation::Kind::Send;
+    messages.push_back({.is_send = is_send, .peer = each.peer, .tag = each.tag});
+    if (is_send) {
+      messages.back().outgoing = each.outgoing.value_or(each.data);
+    } else {
+      messages.back().incoming = each.data;
+    }
   }
-  return works;
+  return group.group_->start(messages, timeout);
 }
 
 }  // namespace drun

@@ -31,6 +31,7 @@ constexpr int kPointerIsManaged = 8;
 constexpr int kPointerDeviceOrdinal = 9;
 constexpr unsigned kMemoryTypeDevice = 2;
 constexpr int kCaptureNone = 0;
+constexpr int kCaptureRelaxed = 2;
 
 // The functions of libcuda.so.1; kCudaSymbols has their names.
 struct Api {
@@ -48,6 +49,7 @@ struct Api {
   Result (*stream_wait_event)(Stream stream, Event event, unsigned flags) = nullptr;
   Result (*stream_synchronize)(Stream stream) = nullptr;
   Result (*stream_is_capturing)(Stream stream, int* status) = nullptr;
+  Result (*exchange_capture_mode)(int* mode) = nullptr;
   Result (*event_create)(Event* event, unsigned flags) = nullptr;
   Result (*event_destroy)(Event event) = nullptr;
   Result (*event_record)(Event event, Stream stream) = nullptr;
@@ -168,6 +170,7 @@ constexpr auto kCudaSymbols = std::tuple{
     Symbol{"cuStreamWaitEvent", &cuda::Api::stream_wait_event},
     Symbol{"cuStreamSynchronize", &cuda::Api::stream_synchronize},
     Symbol{"cuStreamIsCapturing", &cuda::Api::stream_is_capturing},
+    Symbol{"cuThreadExchangeStreamCaptureMode", &cuda::Api::exchange_capture_mode},
     Symbol{"cuEventCreate", &cuda::Api::event_create},
     Symbol{"cuEventDestroy_v2", &cuda::Api::event_destroy},
     Symbol{"cuEventRecord", &cuda::Api::event_record},

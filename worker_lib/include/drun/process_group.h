@@ -11,7 +11,8 @@
 // Order:   every rank calls the same collectives in the same order with the same type, op and root,
 //          and matching counts. With DRUN_DEBUG=1 the ranks compare their calls first; if they
 //          differ, every rank throws Mismatch with the ranks and their calls. Messages are not part
-//          of that order and never wait for a collective.
+//          of that order and never wait for a collective (batches on GPU memory:
+//          batch_isend_irecv).
 // Memory:  after an error the content of outputs is unspecified. All ranks get the same bits.
 // Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change
 //          nothing. After any other error the group stays broken: the other ranks fail too, with
@@ -68,7 +69,14 @@ struct InitOptions {
   // Network interface for the traffic between nodes; empty: the variable GLOO_SOCKET_IFNAME, else
   // the address from which MASTER_ADDR is reached (with `store`, or file:// without it: loopback).
   std::string network_interface = "";
+  // The CUDA device of this rank, as torch's device_id: NCCL then connects in init, so that missing
+  // GPUs and ranks that share one are reported there, and the first operation need not connect. All
+  // ranks specify one, or none: each rank then uses the GPU of the first memory that it passes, or
+  // with the backend "nccl" the one with the number of its local rank.
+  std::optional<int> device = std::nullopt;
 };
+
+struct P2POperation;
 
 class ProcessGroup {
  public:
@@ -133,8 +141,9 @@ class ProcessGroup {
   Work async_all_to_all(ConstElements input, Elements output, Timeout timeout = {});
 
   // Block until the message is sent or received. A send can wait for its recv, so two ranks that
-  // both send first can block each other until the timeout. Messages with the same tag arrive in
-  // order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
+  // both send first can block each other until the timeout; on GPU memory also with isend. Messages
+  // with the same tag arrive in order. Type and count must be the same on both sides. Tags: 0 to
+  // 2^20 - 1.
   void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
   // Receives the first message from any rank and returns the sender. Over tcp and Gloo it waits
@@ -160,6 +169,10 @@ class ProcessGroup {
 
  private:
   friend class DeviceMesh;
+  friend void close_default_group();
+  friend std::vector<Work> batch_isend_irecv(ProcessGroup& group,
+                                             const std::vector<P2POperation>& batch,
+                                             Timeout timeout);
   class Group;
   explicit ProcessGroup(std::shared_ptr<Group> group);
 
@@ -184,7 +197,9 @@ struct P2POperation {
   }
 };
 
-// Starts all messages at once; they complete in any order.
+// Starts all messages at once; they complete in any order, so that none waits for another one's
+// end. On GPU memory, a batch takes part in the order of collectives: its ranks call it at the same
+// point of that order, and each message is in a batch on both ranks.
 std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POperation>& batch,
                                     ProcessGroup::Timeout timeout = {});
 
