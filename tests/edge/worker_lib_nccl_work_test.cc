@@ -384,6 +384,33 @@ TEST_CASE("a device that does not exist or is shared is rejected by init, over t
       {{"STANDIN_SHARED_GPUS", "1"}});
 }
 
+TEST_CASE("numbers of 8 bits are reduced where NCCL and the GPU can, over the stand-in") {
+  struct Case {
+    std::map<std::string, std::string> environment;
+    std::string refusal;
+  };
+  const Case which = GENERATE(
+      Case{}, Case{{{"STANDIN_CAPABILITY", "8"}}, "compute capability 8.x; 9.0 or later can"},
+      Case{{{"STANDIN_NCCL_FAULT", "version=22303"}}, "reduces no numbers of 8 bits before 2.24"});
+  run_over_standins(
+      2,
+      [&](int rank, Words&) {
+        ProcessGroup group = ProcessGroup::connect(over("nccl"));
+        const OnGpu<Float8E4M3> numbers(3, Float8E4M3(static_cast<float>(rank) + 1.5f));
+        const std::string said = error_of([&] { group.all_reduce(numbers.named()); });
+        const bool is_refused = !which.refusal.empty();
+        expect(is_refused ? said.starts_with("unsupported: ") &&
+                                said.find(which.refusal) != std::string::npos
+                          : said == "no error",
+               said);
+        group.broadcast(numbers.named(), 1);
+        expect(numbers.read() == std::vector<Float8E4M3>(3, Float8E4M3(is_refused ? 2.5f : 4.0f)),
+               "the numbers of rank 1");
+        group.barrier();
+      },
+      which.environment);
+}
+
 TEST_CASE("work before on the thread's default stream completes first, over the stand-in") {
   run_over_standins(2, [](int rank, Words& words) {
     ProcessGroup group = ProcessGroup::connect(over(kBoth));

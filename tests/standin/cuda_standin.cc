@@ -3,6 +3,7 @@
 // order. Results say nothing about a real GPU.
 //
 // STANDIN_GPUS:        the number of GPUs (default 1).
+// STANDIN_CAPABILITY:  the major number of the GPUs' compute capability (default 9).
 // STANDIN_SHARED_GPUS: set: all processes share these GPUs; otherwise, each has its own.
 #include "tests/standin/cuda_standin.h"
 
@@ -242,6 +243,12 @@ Result cuDeviceGetName(char* text, int size_bytes, Device) {
 }
 Result cuDriverGetVersion(int* version) {
   *version = 13000;
+  return kSuccess;
+}
+// Of any attribute: the major number of the compute capability.
+Result cuDeviceGetAttribute(int* value, int, Device) {
+  const char* text = std::getenv("STANDIN_CAPABILITY");
+  *value = text == nullptr ? 9 : std::atoi(text);
   return kSuccess;
 }
 Result cuDeviceGetPCIBusId(char* text, int size_bytes, Device device) {

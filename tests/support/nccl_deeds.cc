@@ -40,6 +40,11 @@ void check_nccl_collectives(const Ranks& ranks, int rank) {
     check_moves(rig, type, 3);
     if (type != DataType::I16) check_uneven(rig, type, 7);  // NCCL has no sums of i16
   }
+  for (const DataType type : {DataType::F8E4M3, DataType::F8E5M2}) {
+    check_moves(rig, type, 3);
+    Call sum{.operation = Operation::AllReduce, .type = type};
+    if (backend->refusal(sum).empty()) check_reductions(rig, type, ReduceOp::Max, 5);
+  }
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{40001}}) {
     check_reductions(rig, DataType::F32, ReduceOp::Sum, count);
     check_moves(rig, DataType::I16, count);

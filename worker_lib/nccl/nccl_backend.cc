@@ -54,6 +54,9 @@ class NcclBackend final : public Backend {
   std::string refusal(const Call& call) const override {
     std::string reason = nccl::refusal(call);
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
+    if (reason.empty() && nccl::is_float8(call.type) && nccl::is_reduction(call.operation)) {
+      reason = refusal_of_float8(call);
+    }
     if (reason.empty()) reason = refusal_of_stream(call.stream);
     if (reason.empty()) is_wanted_ = true;
     return reason;
@@ -240,6 +243,22 @@ class NcclBackend final : public Backend {
     if (!known || known->number() == *gpu) return "";
     return "this group works on GPU " + std::to_string(known->number()) +
            " here, and the data is on GPU " + std::to_string(*gpu);
+  }
+
+  std::string refusal_of_float8(const Call& call) const {
+    const cuda::Api& cuda = need_cuda();
+    const std::shared_ptr<const Gpu> known = lines_.known_gpu();
+    const std::optional<int> gpu =
+        known ? std::optional<int>(known->number()) : gpu_number(call.gpu, memory_of(call));
+    cuda::Device device = 0;
+    int capability = 0;
+    int version = 0;
+    if (cuda.device_get(&device, gpu.value_or(0)) != cuda::kSuccess ||
+        cuda.device_get_attribute(&capability, cuda::kCapabilityMajor, device) != cuda::kSuccess) {
+      return "the driver does not tell the GPU's compute capability";
+    }
+    need_nccl().get_version(&version);
+    return nccl::float8_refusal(version, capability);
   }
 
   // A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
