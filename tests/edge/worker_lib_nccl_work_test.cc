@@ -347,6 +347,24 @@ TEST_CASE("a rank has one more communicator for each group that it is in, over t
   });
 }
 
+TEST_CASE("the end of a group does not wait for another group's collective, over the stand-in") {
+  run_over_standins(2, [](int rank, Words& words) {
+    ProcessGroup world = ProcessGroup::connect(over("nccl", seconds(10)));
+    std::optional<ProcessGroup> part = world.new_group({0, 1});
+    const OnGpu<int> number(1, 1);
+    const OnGpu<int> other(1, 1);
+    part->barrier();
+    Work work;
+    if (rank == 0) work = world.async_all_reduce(number.named());
+    part.reset();
+    if (rank == 0) words.tell("the group has ended");
+    if (rank == 1) words.await("the group has ended");
+    if (rank == 1) work = world.async_all_reduce(number.named());
+    work.wait();
+    world.barrier();
+  });
+}
+
 TEST_CASE("with a device NCCL connects in init, and uses only that GPU, over the stand-in") {
   run_over_standins(2,
                     [](int rank, Words&) {

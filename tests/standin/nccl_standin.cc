@@ -14,6 +14,8 @@
 //   blocks=3          the call that starts the third operation returns once it is aborted
 //   stuck_close       ncclCommDestroy and ncclCommAbort never return
 //   nothing=3         the third operation moves nothing; set it on every rank, or the others wait
+//
+// STANDIN_NCCL_NETWORK: set: the ranks notice each other's abort, as over a network.
 #include <unistd.h>
 
 #include <atomic>

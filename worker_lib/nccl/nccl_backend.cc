@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +29,16 @@ constexpr char kBatch[] = "a batch of messages";
 
 const void* memory_of(const Call& call) { return call.input != nullptr ? call.input : call.output; }
 
+// A word of the GPU for the barriers of all groups, whose value does not matter. Never freed:
+// cuMemFree waits for all running kernels, so the end of a group would wait for another group's
+// collective.
+void* shared_word(const std::shared_ptr<const Gpu>& gpu) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& words = *new std::map<int, GpuMemory>;
+  const std::lock_guard lock(mutex);
+  return words.try_emplace(gpu->number(), gpu, sizeof(std::uint32_t)).first->second.data();
+}
+
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(const BackendContext& context)
@@ -44,9 +55,7 @@ class NcclBackend final : public Backend {
 
   // Closed before the memory below is freed, because cuMemFree waits for all running kernels.
   ~NcclBackend() override {
-    if (lines_.close()) return;
-    static_cast<void>(barrier_word_.release());
-    static_cast<void>(comparison_.release());
+    if (!lines_.close()) static_cast<void>(comparison_.release());
   }
 
   std::string name() const override { return "nccl"; }
@@ -215,7 +224,7 @@ class NcclBackend final : public Backend {
 
   void use(std::shared_ptr<Communicator> line) {
     all_ = std::move(line);
-    barrier_word_ = std::make_unique<GpuMemory>(all_->gpu(), sizeof(std::uint32_t));
+    barrier_word_ = shared_word(all_->gpu());
     if (lines_.context().is_debug) {
       comparison_ = std::make_unique<Comparison>(all_->gpu(), static_cast<std::size_t>(seat_.size));
     }
@@ -276,8 +285,8 @@ class NcclBackend final : public Backend {
   Call barrier() const {
     return {.operation = Operation::AllReduce,
             .type = DataType::U32,
-            .input = barrier_word_->data(),
-            .output = barrier_word_->data(),
+            .input = barrier_word_,
+            .output = barrier_word_,
             .count = 1};
   }
 
@@ -314,9 +323,9 @@ class NcclBackend final : public Backend {
   const Communicator::RankInfo seat_;
   NcclMessages messages_;
   StartQueue order_{lines_.stop()};
-  std::shared_ptr<Communicator> all_;        // belongs to the thread that issues order_
-  std::unique_ptr<GpuMemory> barrier_word_;  // these two live as long as all_
-  std::unique_ptr<Comparison> comparison_;
+  std::shared_ptr<Communicator> all_;  // belongs to the thread that issues order_
+  void* barrier_word_ = nullptr;
+  std::unique_ptr<Comparison> comparison_;  // lives as long as all_
   // Set when a collective has been requested, as on every rank. There is then a communicator to
   // split once earlier operations are done.
   mutable std::atomic<bool> is_wanted_ = false;
