@@ -36,6 +36,7 @@
 #include "agent/supervise/progress_files.h"
 #include "agent/supervise/round_log.h"
 #include "agent/supervise/worker_command.h"
+#include "agent/supervise/worker_key_file.h"
 #include "agent/supervise/workers.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/text.h"
@@ -200,6 +201,7 @@ class Agent final : rendezvous::Client::Listener,
   WorkerWatch watch_;
   SpeedWatch speed_;
   ProgressFiles progress_files_;
+  WorkerKeyFile key_file_;
   GpuRelease gpus_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
@@ -448,6 +450,7 @@ Result<void> Agent::start_workers() {
   const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
   std::vector<Command> commands;
   commands.reserve(streams_.size());
+  if (Result<void> made = key_file_.prepare(spec_.join, world_->round); !made) return made.error();
   if (!world_->is_preflight) progress_files_.begin_round(world_->round, world_->local_world_size);
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const int local_rank = static_cast<int>(i);
@@ -460,6 +463,7 @@ Result<void> Agent::start_workers() {
                                        {.heartbeat_file = watch_.heartbeat_file(i),
                                         .ras_address = watch_.ras_address(),
                                         .progress_file = progress_files_.file(i),
+                                        .key_file = key_file_.path(),
                                         .flight_recorder = watch_.flight_environment(local_rank)}),
         .stdin_fd = *standard_input,
         .stdout_fd = streams_[i].stdout_fd,

@@ -8,6 +8,7 @@
 #include "rendezvous/base/pulse_page.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/job/restart_policy.h"
+#include "rendezvous/net/worker_key.h"
 
 namespace drun::agent {
 namespace {
@@ -142,6 +143,7 @@ std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const Worl
   add(kHeartbeatVariable, channels.heartbeat_file);
   add(ras::kAddressVariable, channels.ras_address);
   add(kProgressVariable, channels.progress_file);
+  add(kWorkerKeyVariable, channels.key_file);
   own.insert(own.end(), channels.flight_recorder.begin(), channels.flight_recorder.end());
   if (spec.virtual_local_rank) {
     for (auto& [name, value] : own) {

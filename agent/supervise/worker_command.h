@@ -18,6 +18,7 @@ struct WorkerChannels {
   std::string heartbeat_file{};                     // DRUN_HEARTBEAT_FILE
   std::string ras_address{};                        // NCCL_RAS_ADDR
   std::string progress_file{};                      // DRUN_PROGRESS_FILE
+  std::string key_file{};                           // DRUN_WORKER_KEY_FILE
   std::vector<EnvironmentEntry> flight_recorder{};  // where PyTorch's is asked for a dump
 };
 

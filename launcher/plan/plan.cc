@@ -17,6 +17,7 @@
 #include "launcher/plan/program.h"
 #include "launcher/plan/programs.h"
 #include "launcher/plan/rendezvous.h"
+#include "rendezvous/net/worker_key.h"
 
 namespace drun {
 namespace {
@@ -167,9 +168,11 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
                                                const Options& options, PlanNotes& notes) {
   std::vector<EnvironmentEntry> environment = inherited_environment(host);
-  if (!options.pass_secret) {
-    std::erase_if(environment, [](const auto& entry) { return entry.first == kSecretVariable; });
-  }
+  // The worker key of another job, if a worker of that job runs this drun, is never passed on.
+  std::erase_if(environment, [&options](const auto& entry) {
+    return entry.first == kWorkerKeyVariable ||
+           (entry.first == kSecretVariable && !options.pass_secret);
+  });
   if (!workers_variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   // Without these, Gloo transfers 8 W^3 bytes through the store for a group of W ranks. They must

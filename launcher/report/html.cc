@@ -53,7 +53,7 @@ code,.num{font-family:ui-monospace,monospace;font-size:13px}
 table{border-collapse:collapse;width:100%;font-size:14px}
 caption{text-align:left;color:var(--dim);padding:2px 0 6px}
 th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-th{color:var(--dim);font-weight:600;white-space:nowrap}.ranks td:nth-child(1),.ranks td:nth-child(5){white-space:nowrap}.ranks td:nth-child(9){min-width:110px}.r{text-align:right;white-space:nowrap}
+th{color:var(--dim);font-weight:600;white-space:nowrap}.ranks td:first-child{white-space:nowrap}.ranks td:last-child{min-width:110px}.r{text-align:right;white-space:nowrap}
 td.w{min-width:180px;width:30%}
 svg{display:block}svg.b{width:100%;height:16px;background:var(--soft);border-radius:3px}svg.g{height:28px}td svg.b{height:12px;margin-top:5px}
 .p0{color:var(--c0)}.p1{color:var(--c1)}.p2{color:var(--c2)}.p3{color:var(--c3)}.p4{color:var(--c4)}.p5{color:var(--c5)}.p6{color:var(--c6)}.p7{color:var(--c7)}.k{color:var(--fg)}.f{color:var(--bad)}
@@ -138,6 +138,28 @@ std::string short_end(const std::string& ended) {
   return ended.substr(open + 2, comma - open - 2);
 }
 
+// The optional columns of the tables of ranks: left out if no rank of the job has a value.
+struct RankColumn {
+  const char* head;
+  bool is_number;
+  std::string (*text)(const Rank& rank);
+};
+constexpr std::array kColumnsBeforePid{
+    RankColumn{"GPU", false, [](const Rank& rank) { return rank.devices; }},
+    RankColumn{"Cores", false, [](const Rank& rank) { return rank.cpus; }}};
+constexpr std::array kColumnsAfterEnd{
+    RankColumn{"Peak memory", true,
+               [](const Rank& rank) {
+                 return rank.peak_memory_bytes ? bytes_text(*rank.peak_memory_bytes) : "";
+               }},
+    RankColumn{"Processor time", true,
+               [](const Rank& rank) { return rank.processor_s ? words(*rank.processor_s) : ""; }},
+    // Relative to the node's log directory.
+    RankColumn{"Log", false, [](const Rank& rank) {
+                 const std::size_t begin = rank.log.find("/attempt_");
+                 return begin == rank.log.npos ? rank.log : rank.log.substr(begin + 1);
+               }}};
+
 // What to leave out to limit the size.
 enum class Detail { All, NoRankBars, FailedRanksOnly, FailedNodesOnly, FailedGroupsOnly };
 
@@ -148,6 +170,18 @@ class Page {
     for (const Mark& mark : job.marks)
       if (mark.kind == MarkKind::Failure) failed_nodes_.insert(mark.node);
     scale_ = job.wall_s > 0 ? 1000 / job.wall_s : 0;
+    const auto find_used = [this](const auto& columns, const std::vector<Rank>& ranks) {
+      for (const RankColumn& column : columns)
+        if (!has_column(column) && std::any_of(ranks.begin(), ranks.end(), [&](const Rank& rank) {
+              return !column.text(rank).empty();
+            }))
+          columns_.insert(&column);
+    };
+    for (const Node& node : job.nodes)
+      for (const std::vector<Rank>* ranks : {&node.ranks, &node.earlier_failures}) {
+        find_used(kColumnsBeforePid, *ranks);
+        find_used(kColumnsAfterEnd, *ranks);
+      }
   }
 
   std::string make() {
@@ -189,7 +223,8 @@ class Page {
   void write_group(std::size_t first, std::size_t last);
   void write_node(std::size_t index);
   void write_ranks(const Node& node, bool is_shown_whole);
-  void write_rank(const Node& node, const Rank& rank, const std::string& log_directory);
+  void write_rank(const Node& node, const Rank& rank);
+  bool has_column(const RankColumn& column) const { return columns_.contains(&column); }
 
   using Lines = std::array<std::string, agent::kPhaseCount>;
 
@@ -255,6 +290,7 @@ class Page {
   const agent::Diagnosis& diagnosis_;
   Detail detail_;
   std::set<std::size_t> failed_nodes_;
+  std::set<const RankColumn*> columns_;  // the optional ones with a value
   double scale_ = 0;
   std::string out_;
 };
@@ -465,18 +501,30 @@ void Page::write_ranks(const Node& node, bool is_shown_whole) {
                              : "; logs in <code>" + html_text(directory) + "</code>") +
           "</p>";
   if (node.ranks.empty() && node.earlier_failures.empty()) return;
-  out_ +=
-      "<table class=ranks><thead><tr><th>Rank<th>Time<th>GPU<th>Cores<th>Pid<th>End"
-      "<th class=r>Peak memory<th class=r>Processor time<th>Log</thead><tbody>";
+  const auto write_heads = [this](const auto& columns) {
+    for (const RankColumn& column : columns)
+      if (has_column(column))
+        out_ += (column.is_number ? "<th class=r>" : "<th>") + std::string(column.head);
+  };
+  out_ += "<table class=ranks><thead><tr><th>Rank<th>Time";
+  write_heads(kColumnsBeforePid);
+  out_ += "<th>Pid<th>End";
+  write_heads(kColumnsAfterEnd);
+  out_ += "</thead><tbody>";
   for (const Rank& rank : node.ranks)
-    if (is_shown_whole || rank.has_failed) write_rank(node, rank, directory);
+    if (is_shown_whole || rank.has_failed) write_rank(node, rank);
   std::size_t shown = 0;
   for (const Rank& rank : node.earlier_failures)
-    if (++shown <= 32) write_rank(node, rank, directory);
+    if (++shown <= 32) write_rank(node, rank);
   out_ += "</tbody></table>";
 }
 
-void Page::write_rank(const Node& node, const Rank& rank, const std::string& log_directory) {
+void Page::write_rank(const Node& node, const Rank& rank) {
+  const auto write_cells = [this, &rank](const auto& columns) {
+    for (const RankColumn& column : columns)
+      if (has_column(column))
+        out_ += (column.is_number ? "<td class=r>" : "<td>") + html_text(column.text(rank));
+  };
   out_ += rank.has_failed ? "<tr class=\"bad\"><td>" : "<tr><td>";
   out_ += std::to_string(rank.rank);
   const bool is_of_earlier_round = !node.ranks.empty() && rank.round != node.ranks.front().round;
@@ -492,13 +540,10 @@ void Page::write_rank(const Node& node, const Rank& rank, const std::string& log
   if (rank.exit_code && *rank.exit_code == 0) end = "0";
   if (rank.ended.empty() && node.is_running) end = "running";
   if (rank.stopped_by_drun && !rank.has_failed) end = "stopped by drun, " + short_end(end);
-  std::string log = rank.log;
-  if (!log_directory.empty() && log.starts_with(log_directory + "/"))
-    log.erase(0, log_directory.size() + 1);
-  out_ += "<td>" + html_text(rank.devices) + "<td>" + html_text(rank.cpus) + "<td>" +
-          std::to_string(rank.pid) + "<td>" + html_text(end) + "<td class=r>" +
-          (rank.peak_memory_bytes ? bytes_text(*rank.peak_memory_bytes) : "") + "<td class=r>" +
-          (rank.processor_s ? words(*rank.processor_s) : "") + "<td>" + html_text(log) + "\n";
+  write_cells(kColumnsBeforePid);
+  out_ += "<td>" + std::to_string(rank.pid) + "<td>" + html_text(end);
+  write_cells(kColumnsAfterEnd);
+  out_ += "\n";
 }
 
 void Page::write_rounds() {

@@ -16,6 +16,7 @@
 
 #include "rendezvous/net/frame_reader.h"
 #include "rendezvous/net/openssl_library.h"
+#include "rendezvous/net/worker_key.h"
 
 namespace drun::rendezvous {
 struct OpenSslFreer {
@@ -395,6 +396,17 @@ Result<std::string> sha256_text(std::string_view bytes) {
   if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
     return Error{ErrorCode::System, "OpenSSL has no SHA-256"};
   return rendezvous::hex({reinterpret_cast<const char*>(digest.data()), size});
+}
+
+Result<std::string> worker_key(const Secret& secret, std::string_view run_id, int round) {
+  if (Result<void> loaded = load_openssl(); !loaded) return loaded.error();
+  OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
+  const std::string purpose = "drun worker " + std::to_string(round);
+  std::string key = rendezvous::derived({secret.bytes(), run_id, purpose}, kWorkerKeyDigits / 2);
+  if (key.empty()) return Error{ErrorCode::System, "OpenSSL has no HKDF"};
+  std::string text = rendezvous::hex(key);
+  wipe(key);
+  return text;
 }
 
 }  // namespace drun

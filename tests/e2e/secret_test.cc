@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/places.h"
 
 namespace drun::testing {
 namespace {
@@ -115,6 +118,51 @@ TEST_CASE("a secret file can be a link, and --pass-secret keeps the workers' var
   INFO(ended.err);
   CHECK(ended.code == 0);
   CHECK(ended.out == "<fedcba9876543210>\nDRUN_SECRET=\n");
+}
+
+TEST_CASE("workers of a job with a secret get a private key file, another one in each round") {
+  Nodes nodes(2, {"--max-restarts=1"});
+  const std::string file = secret_file(nodes.directory(), "secret", kSecret);
+  const std::string script =
+      "echo $DRUN_ROUND $(stat -c %a $DRUN_WORKER_KEY_FILE $(dirname $DRUN_WORKER_KEY_FILE)) "
+      "$(cat $DRUN_WORKER_KEY_FILE) $DRUN_WORKER_KEY_FILE; "
+      "test $DRUN_ROUND = 1 || test $RANK = 1 || exit 3; test $DRUN_ROUND = 1 || sleep 30";
+  for (int node = 0; node < 2; ++node) nodes.start(node, {"--secret-file=" + file}, script);
+  std::vector<std::map<std::string, std::string>> keys;  // by node, then round
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    std::istringstream lines(ended.out);
+    std::map<std::string, std::string>& of_node = keys.emplace_back();
+    std::string round, mode, folder_mode, key, path;
+    while (lines >> round >> mode >> folder_mode >> key >> path) {
+      CHECK(mode == "600");
+      CHECK(folder_mode == "700");
+      CHECK(key.size() == 64);
+      CHECK(access(path.substr(0, path.rfind('/')).c_str(), F_OK) != 0);
+      of_node[round] = key;
+    }
+    CHECK(ended.err.find(of_node["0"]) == std::string::npos);
+  }
+  REQUIRE(keys.at(0).size() == 2);
+  CHECK(keys.at(0) == keys.at(1));
+  CHECK(keys[0]["0"] != keys[0]["1"]);
+}
+
+TEST_CASE("the key file of an outer job is not passed on, and a job without a secret has none") {
+  Launch launch = shell_job({}, "echo \"<$DRUN_WORKER_KEY_FILE>\"");
+  launch.environment["DRUN_WORKER_KEY_FILE"] = "/outer";
+  CHECK(run(launch).out == "<>\n");
+}
+
+TEST_CASE("ranks of a job with a secret connect over tcp") {
+  const TemporaryDirectory directory;
+  const std::string file = secret_file(directory, "secret", kSecret);
+  const Ended ended = run(
+      job({"--nproc-per-node=3", "--secret-file=" + file}, {built("examples/collectives"), "tcp"}),
+      60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
 }
 
 TEST_CASE("drun store rejects a secret with the reason") {

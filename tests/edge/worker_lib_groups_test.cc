@@ -2,10 +2,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
+#include <functional>
+#include <future>
 #include <numeric>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "drun/key_store.h"
@@ -40,6 +44,24 @@ int sum_of(ProcessGroup& group, int world_rank) {
   std::vector<int> data{digit};
   group.all_reduce(data);
   return data[0];
+}
+
+// Starts a thread, and returns when it has gone to sleep in its body.
+std::thread sleeping_thread(std::function<void()> body) {
+  std::promise<int> started;
+  std::thread thread([&started, body = std::move(body)] {
+    started.set_value(gettid());
+    body();
+  });
+  const std::string file =
+      "/proc/self/task/" + std::to_string(started.get_future().get()) + "/stat";
+  const auto is_asleep = [&file] {
+    std::string stat;
+    std::getline(std::ifstream(file), stat);
+    return stat.at(stat.rfind(')') + 2) == 'S';
+  };
+  while (!is_asleep()) std::this_thread::yield();
+  return thread;
 }
 
 }  // namespace
@@ -123,10 +145,8 @@ TEST_CASE("an asynchronous call returns at once while synchronous ones wait for 
       for (int i = 0; i < 3; ++i) world.barrier();
       return;
     }
-    std::thread first([&] { world.barrier(); });
-    std::this_thread::sleep_for(milliseconds(50));
-    std::thread second([&] { world.barrier(); });
-    std::this_thread::sleep_for(milliseconds(50));
+    std::thread first = sleeping_thread([&] { world.barrier(); });
+    std::thread second = sleeping_thread([&] { world.barrier(); });
     const Work third = world.async_barrier();
     words->set("it has returned", "", seconds(20));
     third.wait();
@@ -140,8 +160,7 @@ TEST_CASE("a synchronous call that waits for its turn keeps its own timeout") {
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     ProcessGroup world = ProcessGroup::connect(over("shm"));
     if (rank == 1) return say(error_of([&] { world.monitored_barrier(seconds(40)); }));
-    std::thread first([&] { say(error_of([&] { world.barrier(); })); });
-    std::this_thread::sleep_for(milliseconds(50));
+    std::thread first = sleeping_thread([&] { say(error_of([&] { world.barrier(); })); });
     const auto began = Clock::now();
     const std::string error = error_of([&] { world.barrier(milliseconds(100)); });
     expect(error.starts_with("timeout: "), error);

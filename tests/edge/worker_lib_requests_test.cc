@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -26,8 +29,9 @@ using test::over;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
+using worker::GroupRequests;
+using worker::Progress;
 using worker::Request;
-using worker::RequestThreads;
 
 bool never() { return false; }
 
@@ -140,34 +144,37 @@ TEST_CASE("a request that was run immediately behaves like one that was run late
 }
 
 TEST_CASE("a sent request is run by a caller that waits for it at once") {
-  RequestThreads request_threads;
+  Progress progress;
+  GroupRequests requests(progress);
   bool is_by_waiter = false;
-  // The first attempts can fail: if this thread loses the CPU, a courier thread runs the request.
+  // The first attempts can fail: if this thread loses the CPU, another thread runs the request.
   for (int i = 0; i < 1000 && !is_by_waiter; ++i) {
     Doer doer;
-    request_threads.send(doer.action())->wait();
+    requests.send(doer.action())->wait();
     is_by_waiter = doer.is_this_thread();
   }
   CHECK(is_by_waiter);
 }
 
 TEST_CASE("a sent request is run by another thread if its owner only polls") {
-  RequestThreads request_threads;
+  Progress progress;
+  GroupRequests requests(progress);
   Doer doer;
-  const std::shared_ptr<Request> request = request_threads.send(doer.action());
+  const std::shared_ptr<Request> request = requests.send(doer.action());
   while (!request->is_done()) std::this_thread::yield();
   CHECK_FALSE(doer.is_this_thread());
   Doer other;
-  CHECK(request_threads.send(other.action())->wait_for(seconds(60)));
+  CHECK(requests.send(other.action())->wait_for(seconds(60)));
   CHECK_FALSE(other.is_this_thread());
 }
 
 TEST_CASE("a sent request without a waiter is run by another thread, soon or late") {
-  RequestThreads request_threads;
+  Progress progress;
+  GroupRequests requests(progress);
   for (const milliseconds idle : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     std::this_thread::sleep_for(idle);
     Doer doer;
-    const std::shared_ptr<Request> request = request_threads.send(doer.action());
+    const std::shared_ptr<Request> request = requests.send(doer.action());
     while (request->is_open()) std::this_thread::yield();
     request->wait();
     CHECK_FALSE(doer.is_this_thread());
@@ -175,13 +182,14 @@ TEST_CASE("a sent request without a waiter is run by another thread, soon or lat
 }
 
 TEST_CASE("a sent request does not wait for other sent requests") {
-  RequestThreads request_threads;
+  Progress progress;
+  GroupRequests requests(progress);
   std::promise<void> word;
-  const std::shared_ptr<Request> first = request_threads.send([heard = word.get_future().share()] {
+  const std::shared_ptr<Request> first = requests.send([heard = word.get_future().share()] {
     heard.wait();
     return 1;
   });
-  const std::shared_ptr<Request> second = request_threads.send([&word] {
+  const std::shared_ptr<Request> second = requests.send([&word] {
     word.set_value();
     return 2;
   });
@@ -190,12 +198,13 @@ TEST_CASE("a sent request does not wait for other sent requests") {
 }
 
 TEST_CASE("a request under supervision is polled, and run once it would end") {
-  RequestThreads request_threads;
+  Progress progress;
+  GroupRequests requests(progress);
   for (const milliseconds when : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     Doer doer;
     std::atomic<bool> would_end = false;
     const auto request = std::make_shared<Request>(doer.action(), [&] { return would_end.load(); });
-    request_threads.look_after(request);
+    requests.look_after(request);
     std::this_thread::sleep_for(when);
     CHECK(request->is_open());
     would_end = true;
@@ -206,26 +215,108 @@ TEST_CASE("a request under supervision is polled, and run once it would end") {
 }
 
 TEST_CASE("a request under supervision is still run by its waiter") {
-  RequestThreads request_threads;
+  Progress progress;
+  GroupRequests requests(progress);
   for (int i = 0; i < 1000; ++i) {
     Doer doer;
     const auto request = std::make_shared<Request>(doer.action(), never);
-    request_threads.look_after(request);
+    requests.look_after(request);
     request->wait();
     CHECK(doer.is_this_thread());
   }
 }
 
-TEST_CASE("stopped request threads have run all sent and supervised requests") {
-  RequestThreads request_threads;
+TEST_CASE("a stopped group has run all its requests, and those of another group continue") {
+  Progress progress;
+  GroupRequests others(progress);
+  Doer other;
+  const auto kept = std::make_shared<Request>(other.action(), never);
+  others.look_after(kept);
+  GroupRequests requests(progress);
   Doer doer;
   for (int i = 0; i < 10; ++i) {
-    request_threads.look_after(std::make_shared<Request>(doer.action(), never));
-    request_threads.send(doer.action());
+    requests.look_after(std::make_shared<Request>(doer.action(), never));
+    requests.send(doer.action());
+    requests.queue(doer.action());
   }
-  request_threads.stop();
-  CHECK(doer.times == 20);
-  request_threads.stop();
+  requests.stop();
+  CHECK(doer.times == 30);
+  requests.stop();
+  CHECK(kept->is_open());
+}
+
+TEST_CASE("queued requests run in order, whoever waits for them, and without a waiter") {
+  Progress progress;
+  GroupRequests requests(progress);
+  requests.start();
+  for (int round = 0; round < 300; ++round) {
+    std::mutex mutex;
+    std::vector<int> order;
+    std::vector<std::shared_ptr<Request>> queued;
+    for (int i = 0; i < 6; ++i) {
+      queued.push_back(requests.queue([&, i] {
+        const std::lock_guard lock(mutex);
+        order.push_back(i);
+        return i;
+      }));
+    }
+    std::thread other([&] { queued[static_cast<std::size_t>(round % 6)]->wait(); });
+    if (round % 2 == 0) queued[3]->wait();
+    CHECK(queued[5]->wait_for(seconds(60)));
+    other.join();
+    CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5});
+    CHECK(queued[4]->get() == 4);
+  }
+}
+
+TEST_CASE("a queued request is run by a caller that waits for it at once") {
+  Progress progress;
+  GroupRequests requests(progress);
+  bool is_by_waiter = false;
+  for (int i = 0; i < 1000 && !is_by_waiter; ++i) {
+    Doer doer;
+    requests.queue(doer.action())->wait();
+    is_by_waiter = doer.is_this_thread();
+  }
+  CHECK(is_by_waiter);
+}
+
+TEST_CASE("queued requests of two groups do not wait for each other") {
+  Progress progress;
+  GroupRequests one(progress);
+  GroupRequests two(progress);
+  std::promise<void> word;
+  const auto first = one.queue([heard = word.get_future().share()] {
+    heard.wait();
+    return 1;
+  });
+  const auto second = two.queue([&word] {
+    word.set_value();
+    return 2;
+  });
+  CHECK(first->wait_for(seconds(60)));
+  CHECK(second->wait_for(seconds(60)));
+}
+
+TEST_CASE("requests that cannot be polled occupy a limited number of threads") {
+  Progress progress;
+  GroupRequests requests(progress);
+  std::atomic<std::size_t> running = 0;
+  std::promise<void> word;
+  const auto heard = word.get_future().share();
+  std::vector<std::shared_ptr<Request>> sent;
+  for (std::size_t i = 0; i < Progress::kMostBlocking + 10; ++i) {
+    sent.push_back(requests.send([&running, heard] {
+      ++running;
+      heard.wait();
+      return 0;
+    }));
+  }
+  while (running < Progress::kMostBlocking) std::this_thread::yield();
+  for (const auto& each : sent) each->is_done();
+  CHECK(running == Progress::kMostBlocking);
+  word.set_value();
+  for (const auto& each : sent) CHECK(each->wait_for(seconds(60)));
 }
 
 TEST_CASE("wait_all waits for all operations, then throws the first error of the list") {
@@ -298,6 +389,63 @@ TEST_CASE("a group refuses more pending operations than its limit, and remains u
       for (std::size_t i = 0; i < data.size(); ++i) world.send(one(i), 0);
     }
     world.async_barrier().wait();
+  }));
+}
+
+namespace {
+
+std::size_t thread_count() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+}  // namespace
+
+TEST_CASE("the number of threads does not grow with the pending messages or with the groups") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm", "tcp", "gloo");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect(over(backend));
+    const std::size_t before = thread_count();
+    std::vector<int> in(300, -1);
+    std::vector<int> out(300, rank);
+    std::vector<Work> works;
+    const auto one = [](std::vector<int>& data, std::size_t i) {
+      return Elements(&data[i], 1, DataType::I32);
+    };
+    for (std::size_t i = 0; i < in.size(); ++i) works.push_back(world.irecv(one(in, i), 1 - rank));
+    std::this_thread::sleep_for(milliseconds(20));  // a thread polls them by then
+    expect(thread_count() <= before + 2, "one thread for all messages");
+    world.barrier();
+    for (std::size_t i = 0; i < in.size(); ++i) works.push_back(world.isend(one(out, i), 1 - rank));
+    wait_all(works);
+    expect(in == std::vector<int>(300, 1 - rank), "the other's numbers");
+    world.barrier();
+    if (backend == "gloo") return;  // has a thread for each group of its own
+    std::vector<ProcessGroup> groups;
+    for (int i = 0; i < 20; ++i) groups.push_back(world.new_group({0, 1}).value());
+    for (ProcessGroup& group : groups) group.async_all_reduce(out).wait();
+    expect(thread_count() <= before + 5, "no thread for each group");
+    world.barrier();
+  }));
+}
+
+TEST_CASE("collectives of two groups proceed when the ranks start them in different orders") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm", "tcp");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect(over(backend));
+    ProcessGroup other = world.new_group({0, 1}).value();
+    std::vector<int> first(1000, rank);
+    std::vector<int> second(1000, rank);
+    for (int i = 0; i < 20; ++i) {
+      ProcessGroup& a = rank == 0 ? world : other;
+      ProcessGroup& b = rank == 0 ? other : world;
+      const Work one = a.async_all_reduce(rank == 0 ? first : second);
+      const Work two = b.async_all_reduce(rank == 0 ? second : first);
+      if (i % 2 == 0) one.wait();
+      while (!one.is_completed() || !two.is_completed()) std::this_thread::yield();
+    }
   }));
 }
 

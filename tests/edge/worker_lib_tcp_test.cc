@@ -21,8 +21,10 @@
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
 #include "tests/support/mesh_ranks.h"
+#include "tests/support/process.h"
 #include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/tcp/frames.h"
+#include "worker_lib/tcp/job_key.h"
 #include "worker_lib/tcp/sockets.h"
 #include "worker_lib/tcp/tcp_mesh.h"
 
@@ -97,12 +99,28 @@ std::string receive_some(const UniqueFd& fd, std::size_t bytes) {
   return all;
 }
 
+// The worker key of this process, and of all processes forked from it.
+class KeyOfProcess {
+ public:
+  explicit KeyOfProcess(char digit) {
+    testing::write_file(directory_.file("key"), std::string(64, digit));
+    setenv("DRUN_WORKER_KEY_FILE", directory_.file("key").c_str(), 1);
+  }
+  ~KeyOfProcess() { unsetenv("DRUN_WORKER_KEY_FILE"); }
+  KeyOfProcess(const KeyOfProcess&) = delete;
+  KeyOfProcess& operator=(const KeyOfProcess&) = delete;
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
 // Rank 1 of two, as far as the network shows it. The mesh is rank 0.
 class PlayedRank {
  public:
   PlayedRank() : listening_(worker::tcp::listen_at("127.0.0.1")) {
-    const worker::tcp::Place place{"127.0.0.1", listening_.port, worker::tcp::make_key()};
-    store->set("tcp/1", to_string(place), seconds(1));
+    place_ = {"127.0.0.1", listening_.port, worker::tcp::make_key(),
+              getenv("DRUN_WORKER_KEY_FILE") != nullptr};
+    store->set("tcp/1", to_string(place_), seconds(1));
   }
 
   std::unique_ptr<TcpMesh> make_mesh(bool is_lookout = false, bool is_other_node = false) {
@@ -119,6 +137,11 @@ class PlayedRank {
   }
 
   UniqueFd dial() const { return worker::tcp::dial(mesh_); }
+  worker::tcp::Hello hello() const {
+    return {.key = mesh_.key, .rank = 1, .size = 2, .nonce = worker::tcp::make_key()};
+  }
+  const worker::tcp::Key& key() const { return place_.key; }
+  const worker::tcp::Key& mesh_key() const { return mesh_.key; }
   void say_hello(const UniqueFd& fd) const {
     const worker::tcp::HelloBytes hello =
         encode(worker::tcp::Hello{.key = mesh_.key, .rank = 1, .size = 2, .lane = 0});
@@ -144,6 +167,7 @@ class PlayedRank {
 
  private:
   worker::tcp::Listening listening_;
+  worker::tcp::Place place_;
   worker::tcp::Place mesh_;
 };
 
@@ -298,6 +322,166 @@ TEST_CASE("a large message uses one connection if the others fail") {
   sender.join();
   CHECK(failure == "no failure");
   CHECK(got == data);
+}
+
+TEST_CASE("ranks with one worker key exchange messages of any size, and see each other's end") {
+  const bool is_lookout = GENERATE(false, true);
+  const KeyOfProcess key('a');
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    BackendContext context = context_of(rank, 3);
+    context.node_of = {0, 1, 2};  // so that large messages use several connections
+    context.is_lookout = is_lookout;
+    TcpMesh mesh(context);
+    std::vector<char> out(5 << 20);
+    std::vector<char> in_(5 << 20);
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{1} << 16, out.size()}) {
+      out.assign(out.size(), static_cast<char>('0' + rank));
+      const auto sent = mesh.send((rank + 1) % 3, kSlot, out.data(), bytes);
+      const auto received = mesh.recv((rank + 2) % 3, kSlot, in_.data(), bytes);
+      received->wait(in(seconds(20)));
+      sent->wait(in(seconds(20)));
+      expect(
+          std::count(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(bytes),
+                     static_cast<char>('0' + (rank + 2) % 3)) == static_cast<std::ptrdiff_t>(bytes),
+          "the neighbor's data");
+    }
+    if (rank == 2) return;
+    char word = 0;
+    const std::string failure =
+        failure_of([&] { mesh.recv(2, kSlot, &word, 1)->wait(in(seconds(20))); });
+    expect(failure.starts_with("peer lost peer=2"), "the end of rank 2, not " + failure);
+  });
+  check_exited(ends);
+}
+
+TEST_CASE("a rank with another worker key, without one, or with an unreadable one is refused") {
+  const KeyOfProcess key('a');
+  const testing::TemporaryDirectory directory;
+  const auto refusal_of = [&](const std::string& content) {
+    const std::string file = directory.file("other");
+    ::unlink(file.c_str());
+    if (!content.empty()) testing::write_file(file, content);
+    const StoreProcess store;
+    const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+      if (rank == 1) setenv("DRUN_WORKER_KEY_FILE", file.c_str(), 1);
+      if (rank == 1 && content == "-") unsetenv("DRUN_WORKER_KEY_FILE");
+      BackendContext context = context_of(rank, 2);
+      context.deadline = in(seconds(3));
+      say(failure_of([&] {
+        TcpMesh mesh(context);
+        char word = 0;
+        mesh.recv(1 - rank, kSlot, &word, 1)->wait(in(seconds(20)));
+      }));
+    });
+    return ends[0].said + ends[1].said;
+  };
+  CHECK_THAT(refusal_of(std::string(64, 'b')),
+             ContainsSubstring("lost the connection to rank 0: it has another worker key") &&
+                 ContainsSubstring("lost the connection to rank 1: it has another worker key"));
+  CHECK_THAT(refusal_of("-"),
+             ContainsSubstring("system peer=1: rank 0 has the worker key of a job with a secret, "
+                               "rank 1 has none") &&
+                 ContainsSubstring("system peer=0: rank 0 has the worker key of a job with a "
+                                   "secret, rank 1 has none"));
+  CHECK_THAT(refusal_of("short"), ContainsSubstring("other, which DRUN_WORKER_KEY_FILE names: the "
+                                                    "file contains no key"));
+  CHECK_THAT(refusal_of(""), ContainsSubstring("No such file or directory; a wrapper"));
+}
+
+TEST_CASE("a caller without the worker key is rejected, even with the address key or a recording") {
+  using namespace worker::tcp;
+  const KeyOfProcess key('a');
+  const JobKey job_key = JobKey::of_process().value();
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  std::string word(4, ' ');
+  const auto received = mesh->recv(1, kSlot, word.data(), word.size());
+  char unused = 0;
+  const auto never = mesh->recv(1, kSlot + 1, &unused, 1);  // to poll the mesh with
+  const auto begin = [&](const Hello& hello) {
+    UniqueFd fd = played.dial();
+    const HelloBytes bytes = encode(hello);
+    send_all(fd, bytes.data(), bytes.size());
+    never->is_done();
+    return fd;
+  };
+  const auto answer = [&](const UniqueFd& fd) {
+    return decode_challenge(receive_some(fd, kHelloBytes)).value();
+  };
+  // Sends the proof and a message. False if the mesh closes the connection.
+  const auto is_admitted = [&](const UniqueFd& fd, const Proof& proof) {
+    send_all(fd, proof.data(), proof.size());
+    played.send_frame(fd, {.kind = Frame::Kind::Eager, .slot = kSlot, .size_bytes = 4}, "word");
+    for (int i = 0; i < 3; ++i) never->is_done();
+    pollfd one{fd.get(), POLLIN, 0};
+    return ::poll(&one, 1, 0) == 0;
+  };
+  const auto proof_for = [&](const Hello& hello, const Challenge& challenge) {
+    return job_key.prove(proven_text(Prover::Caller, hello, played.key(), challenge.nonce));
+  };
+
+  const Hello hello = played.hello();
+  {
+    UniqueFd fd = begin(hello);
+    CHECK_FALSE(is_admitted(fd, Proof{}));
+  }
+  const Hello without_address_key{.rank = 1, .size = 2};
+  CHECK(receive_some(begin(without_address_key), 1).empty());
+
+  // A recorded proof, and the called rank's own one sent back.
+  const UniqueFd first = begin(hello);
+  const Challenge challenge = answer(first);
+  const Proof recorded = proof_for(hello, challenge);
+  {
+    UniqueFd fd = begin(hello);
+    CHECK(answer(fd).nonce != challenge.nonce);
+    CHECK_FALSE(is_admitted(fd, recorded));
+  }
+  {
+    UniqueFd fd = begin(hello);
+    CHECK_FALSE(is_admitted(fd, answer(fd).proof));
+  }
+  CHECK_THAT(failure_of([&] {
+               char other = 0;
+               mesh->recv(1, kSlot + 2, &other, 1)->wait(in(milliseconds(1)));
+             }),
+             ContainsSubstring("4 connections were rejected, which did not begin as this group's "
+                               "with its worker key"));
+  CHECK(word == "    ");
+  CHECK(is_admitted(first, recorded));
+  CHECK(received->wait(in(seconds(10))) == 1);
+  CHECK(word == "word");
+  // The same caller again.
+  UniqueFd again = begin(hello);
+  CHECK_FALSE(is_admitted(again, proof_for(hello, answer(again))));
+}
+
+TEST_CASE(
+    "a rank with a worker key sends only its hello until the called rank has proven the key") {
+  using namespace worker::tcp;
+  const KeyOfProcess key('a');
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  const std::string data = "private";
+  const auto sent = mesh->send(1, kSlot, data.data(), data.size());
+  const UniqueFd from_mesh = played.accept();
+  const std::string hello = receive_some(from_mesh, kHelloBytes);
+  REQUIRE(decode_hello(hello));
+  const auto before = used_cpu();
+  CHECK_THAT(failure_of([&] {
+               char word = 0;
+               mesh->recv(1, kSlot, &word, 1)->wait(in(milliseconds(500)));
+             }),
+             ContainsSubstring("rank 1 did not do its part in time"));
+  CHECK((used_cpu() - before).count() < 0.3);
+  CHECK_FALSE(sent->is_done().value());
+  const HelloBytes wrong = encode(Challenge{.nonce = make_key()});
+  send_all(from_mesh, wrong.data(), wrong.size());
+  CHECK_THAT(failure_of([&] { sent->wait(in(seconds(10))); }),
+             ContainsSubstring("lost the connection to rank 1: it has another worker key than"));
+  pollfd one{from_mesh.get(), POLLIN, 0};
+  CHECK(::poll(&one, 1, 0) == 0);  // nothing was sent
 }
 
 TEST_CASE("messages do not use the store, which may hang") {

@@ -1,5 +1,6 @@
-// The first message of a tcp connection and the headers of frames are either rejected, or the same
-// when encoded and read again, and within the limits by which the transport allocates memory.
+// The first message of a tcp connection, the answer to it and the headers of frames are either
+// rejected, or the same when encoded and read again, and within the limits by which the transport
+// allocates memory.
 //
 // Input: the bytes of a connection without payloads. An incomplete rest is ignored.
 #include <cstdlib>
@@ -40,10 +41,19 @@ std::size_t limit_of(Frame::Kind kind) {
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   if (rest.size() >= kHelloBytes) {
+    if (const auto challenge = decode_challenge(rest.substr(0, kHelloBytes))) {
+      const HelloBytes again = encode(*challenge);
+      require(std::string_view(again.data(), again.size()) == rest.substr(0, kHelloBytes));
+      rest.remove_prefix(kHelloBytes);
+    }
+  }
+  if (rest.size() >= kHelloBytes) {
     if (const auto hello = decode_hello(rest.substr(0, kHelloBytes))) {
       const HelloBytes again = encode(*hello);
       require(decode_hello(std::string_view(again.data(), again.size())) == hello);
       require(hello->lane < kMostLanes && hello->rank < hello->size);
+      require(proven_text(Prover::Caller, *hello, {}, {}) !=
+              proven_text(Prover::Called, *hello, {}, {}));
       rest.remove_prefix(kHelloBytes);
     }
   }

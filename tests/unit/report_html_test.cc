@@ -112,6 +112,15 @@ TEST_CASE("a page with hundreds of rounds stays below the size limit") {
   CHECK_THAT(page, ContainsSubstring("rounds are not shown"));
 }
 
+TEST_CASE("tables of ranks have only columns with a value") {
+  const std::string page = page_of(events_of({}));
+  CHECK_THAT(page, ContainsSubstring("<th>Pid<th>End<th class=r>Peak memory<th class=r>"
+                                     "Processor time</thead>"));
+  CHECK_THAT(page, ContainsSubstring("<td class=r>3 MiB<td class=r>5.000 s"));
+  CHECK_THAT(page_of(events_of({.is_cut_short = true})),
+             ContainsSubstring("<th>Time<th>Pid<th>End</thead>"));
+}
+
 TEST_CASE("bars have text for screen readers") {
   const std::string page = page_of(events_of({}));
   CHECK_THAT(page, ContainsSubstring("aria-label=\"node 0 (gpu0): "));

@@ -32,6 +32,7 @@ Receive receive(std::optional<int> from, std::uint64_t slot) {
 TEST_CASE("a hello of the TCP transport is decoded as it was encoded") {
   Hello hello{.rank = 0x01020304, .size = 0xFFFFFFFF, .lane = 3};
   for (std::size_t i = 0; i < hello.key.size(); ++i) hello.key[i] = static_cast<char>(200 + i);
+  for (std::size_t i = 0; i < hello.nonce.size(); ++i) hello.nonce[i] = static_cast<char>(100 + i);
   const HelloBytes bytes = encode(hello);
   const std::string_view all(bytes.data(), bytes.size());
   CHECK(decode_hello(all) == hello);
@@ -53,6 +54,35 @@ TEST_CASE("a malformed hello is rejected") {
   hello = good;
   hello.lane = kMostLanes;
   CHECK(is_rejected(encode(hello)));
+}
+
+TEST_CASE("a challenge of the TCP transport is decoded as it was encoded, and is no hello") {
+  Challenge challenge;
+  challenge.nonce.fill('n');
+  challenge.proof.fill('p');
+  HelloBytes bytes = encode(challenge);
+  const std::string_view all(bytes.data(), bytes.size());
+  CHECK(decode_challenge(all) == challenge);
+  CHECK_FALSE(decode_hello(all));
+  bytes[7] = '1';
+  CHECK_FALSE(decode_challenge(all));
+}
+
+TEST_CASE("what two ranks prove depends on every part of the handshake") {
+  const Hello hello{.rank = 1, .size = 2};
+  const Key callers{};
+  const Key called{};
+  const std::string text = proven_text(Prover::Caller, hello, callers, called);
+  CHECK(proven_text(Prover::Called, hello, callers, called) != text);
+  Key other{};
+  other.back() = 1;
+  CHECK(proven_text(Prover::Caller, hello, other, called) != text);
+  CHECK(proven_text(Prover::Caller, hello, callers, other) != text);
+  for (const Hello& changed :
+       {Hello{.key = other, .rank = 1, .size = 2}, Hello{.rank = 0, .size = 2},
+        Hello{.rank = 1, .size = 3}, Hello{.rank = 1, .size = 2, .lane = 1},
+        Hello{.rank = 1, .size = 2, .nonce = other}})
+    CHECK(proven_text(Prover::Caller, changed, callers, called) != text);
 }
 
 TEST_CASE("a frame of the TCP transport is accepted up to the size limit of its kind") {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -43,29 +42,30 @@ std::thread start_thread(std::function<void()> body) {
 
 void Threads::start() {
   const std::lock_guard lock(mutex_);
-  if (!threads_.empty()) return;
-  threads_.push_back(start_thread([this] { run(); }));
-  ++idle_;
+  if (threads_.empty()) start_one();
 }
 
 void Threads::submit(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
-  if (idle_ <= tasks_.size()) add_thread();  // else a later thread, or the first one, takes it
-  tasks_.push_back(std::move(task));
-  wake_.notify_one();
+  if (idle_ == 0) add_thread();  // if that fails, the first one that is free takes it
+  enqueue(std::move(task));
+}
+
+void Threads::let_others_run() {
+  const std::lock_guard lock(mutex_);
+  if (idle_ == 0 && !tasks_.empty()) add_thread();
 }
 
 bool Threads::try_submit(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   if (idle_ <= tasks_.size() && !add_thread()) return false;
-  tasks_.push_back(std::move(task));
-  wake_.notify_one();
+  enqueue(std::move(task));
   return true;
 }
 
-bool Threads::try_reserve(std::size_t free) {
-  const std::lock_guard lock(mutex_);
-  return idle_ >= tasks_.size() + free || add_thread();
+void Threads::enqueue(std::function<void()> task) {
+  tasks_.push_back(std::move(task));
+  wake_.notify_one();
 }
 
 void Threads::stop() {
@@ -75,27 +75,49 @@ void Threads::stop() {
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : ended_) thread.join();
   threads_.clear();
+  ended_.clear();
 }
 
 bool Threads::add_thread() {
   constexpr std::chrono::milliseconds kPause{10};
   const auto now = std::chrono::steady_clock::now();
-  if (threads_.size() >= most_ || now < retry_at_) return false;
+  if (now < retry_at_) return false;
   try {
-    threads_.push_back(start_thread([this] { run(); }));
+    start_one();
   } catch (const BackendFailure&) {
     retry_at_ = now + kPause;
     return false;
   }
-  ++idle_;  // on its behalf: it is free until it takes a task
   return true;
 }
 
-void Threads::run() {
+void Threads::start_one() {
+  for (std::thread& thread : ended_) thread.join();  // they need the lock no more
+  ended_.clear();
+  const auto self = threads_.emplace(threads_.end());
+  try {
+    *self = start_thread([this, self] { run(self); });
+  } catch (const BackendFailure&) {
+    threads_.erase(self);
+    throw;
+  }
+  ++idle_;  // on its behalf: it is free until it takes a task
+}
+
+void Threads::run(std::list<std::thread>::iterator self) {
+  constexpr std::chrono::seconds kIdleTime{1};
   std::unique_lock lock(mutex_);
+  const auto is_wanted = [this] { return is_stopping_ || !tasks_.empty(); };
   while (true) {
-    wake_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
+    if (threads_.size() == 1) {
+      wake_.wait(lock, is_wanted);
+    } else if (!wake_.wait_for(lock, kIdleTime, is_wanted)) {
+      if (threads_.size() == 1) continue;
+      --idle_;
+      return ended_.splice(ended_.end(), threads_, self);
+    }
     --idle_;
     if (tasks_.empty()) return;
     std::function<void()> task = std::move(tasks_.front());

@@ -1,7 +1,8 @@
-// edge. The threads of a group. They block all signals, which belong to the program's own threads.
+// edge. Threads of the library. They block all signals, which belong to the program's own threads.
 //
 // Thread:  any.
-// Owner:   a group; stop() runs what was submitted before, then joins. Tasks do not throw.
+// Owner:   the groups of one connect; stop() runs what was submitted before, then joins. Tasks do
+//          not throw.
 // Errors:  start and start_thread throw BackendFailure (System) where the system allows no more
 //          threads (ulimit -u, the cgroup's pids.max, memory); nothing has changed then.
 #pragma once
@@ -11,9 +12,9 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 namespace drun::worker {
 
@@ -24,10 +25,11 @@ void at_exit(void (*action)());
 // Call after a library that has its own exit handlers was loaded: the action then runs before them.
 void renew_at_exit();
 
-// Up to `most` threads that take tasks in order. Another thread is started when all are busy.
+// Threads that take tasks in order. Another thread is started when all are busy, or when one is
+// about to block while tasks are waiting. All but one end after they have been idle for a second.
 class Threads {
  public:
-  explicit Threads(std::size_t most) : most_(most) {}
+  Threads() = default;
   ~Threads() { stop(); }
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
@@ -36,32 +38,27 @@ class Threads {
   void start();
   // Runs the task once a thread is free. Requires start().
   void submit(std::function<void()> task);
+  // Call it in a task that is about to block for long.
+  void let_others_run();
   // Like submit, but only if a thread can begin the task at once. Otherwise returns false.
   bool try_submit(std::function<void()> task);
-  // Starts another thread unless at least `free` are free. False if `most` are running, or the
-  // system allows no more.
-  bool try_reserve(std::size_t free);
   // Nothing may be submitted afterwards. The second call has no effect.
   void stop();
 
  private:
-  bool add_thread();  // mutex_ is held
-  void run();
+  void enqueue(std::function<void()> task);  // mutex_ is held
+  bool add_thread();                         // mutex_ is held
+  void start_one();                          // mutex_ is held
+  void run(std::list<std::thread>::iterator self);
 
-  const std::size_t most_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;
   std::size_t idle_ = 0;
   bool is_stopping_ = false;
-  std::vector<std::thread> threads_;
+  std::list<std::thread> threads_;
+  std::list<std::thread> ended_;                      // to be joined
   std::chrono::steady_clock::time_point retry_at_{};  // after the system allowed no more
-};
-
-// Runs tasks one after the other.
-class Executor : public Threads {
- public:
-  Executor() : Threads(1) {}
 };
 
 }  // namespace drun::worker

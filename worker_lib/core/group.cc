@@ -35,7 +35,7 @@ constexpr Milliseconds kBetweenLooks{20};
 // time after the deadline.
 constexpr Milliseconds kBackstop{1000};
 constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
-// Of one group. The threads that look after messages poll each of them every few milliseconds.
+// Of one group. A thread polls each message every few milliseconds.
 constexpr std::size_t kMostPending = 16'384;
 
 std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
@@ -54,7 +54,9 @@ BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debu
 }  // namespace
 
 ProcessGroup::Group::Group(worker::GroupParts parts)
-    : parts_(std::move(parts)), fork_generation_(worker::fork_generation()) {
+    : parts_(std::move(parts)),
+      fork_generation_(worker::fork_generation()),
+      requests_(std::make_unique<worker::GroupRequests>(parts_.job->progress)) {
   has_ended_.resize(static_cast<std::size_t>(parts_.size));
   std::vector<Lifeline> lifelines = parts_.backend->lifelines();
   // Other backends, such as Gloo, detect ends themselves, in order with data sent before.
@@ -104,11 +106,11 @@ ProcessGroup::Group::~Group() {
   if (worker::fork_generation() != fork_generation_) {
     // The threads belong to the parent process, and so does everything they share.
     static_cast<void>(new worker::GroupParts(std::move(parts_)));
+    static_cast<void>(requests_.release());
     return;
   }
   destroy();
-  executor_.stop();
-  request_threads_.stop();
+  requests_->stop();
   if (lifelines_ != 0) parts_.job->watch.remove(lifelines_);
 }
 
@@ -221,20 +223,18 @@ void ProcessGroup::Group::start_thread_of(const Name& name, const std::function<
 
 Work ProcessGroup::Group::queue(Name name, Limit limit,
                                 std::function<void(const Turn& turn)> action) {
-  start_thread_of(name, [this] { executor_.start(); });
+  start_thread_of(name, [this] { requests_->start(); });
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   ++unfinished_;
-  const auto request = std::make_shared<worker::Request>(
-      [this, name = std::move(name), action = std::move(action), limit, turn] {
+  return Work(
+      requests_->queue([this, name = std::move(name), action = std::move(action), limit, turn] {
         // Decrement before the operation completes and its waiters continue.
         const std::shared_ptr<void> finished(nullptr, [this](void*) { --unfinished_; });
         const std::unique_lock running(running_, limit.deadline);
         if (!running) throw fail(name(), late(limit));
         guarded(name, limit, [&] { action(turn); });
         return 0;
-      });
-  executor_.submit([request] { request->run(); });
-  return Work(request);
+      }));
 }
 
 void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
@@ -260,7 +260,7 @@ Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
   const Limit limit = admit_pending(name, timeout);
   check_possible(call);
   if (parts_.backend->starts(call)) {
-    start_thread_of(name, [this] { request_threads_.start(); });
+    start_thread_of(name, [this] { requests_->start(); });
     const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
     return watched(name, limit, guarded(name, limit, [&] { return begin(call, turn); }));
   }
@@ -296,7 +296,7 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   Limit limit = admit_pending(name, timeout);
   check_possible(message);
   limit.peer = message.peer;
-  start_thread_of(name, [this] { request_threads_.start(); });
+  start_thread_of(name, [this] { requests_->start(); });
   return watched(name, limit, guarded(name, limit, [&] { return post(message); }));
 }
 
@@ -312,7 +312,7 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, 
     check_possible(message);
   }
   if (batch.empty()) return {};
-  start_thread_of(name, [this] { request_threads_.start(); });
+  start_thread_of(name, [this] { requests_->start(); });
   Limit together = limits.front();
   together.peer = std::nullopt;
   std::vector<std::unique_ptr<Transfer>> transfers =
@@ -329,13 +329,13 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, 
 Work ProcessGroup::Group::watched(const Name& name, const Limit& limit,
                                   const std::shared_ptr<Transfer>& transfer) {
   const std::optional<bool> is_done = transfer->is_done();
-  if (!is_done) return Work(request_threads_.send(finishing(name, limit, transfer)), transfer);
+  if (!is_done) return Work(requests_->send(finishing(name, limit, transfer)), transfer);
   if (*is_done) return Work(worker::Request::done(finishing(name, limit, transfer)));
   const auto request = std::make_shared<worker::Request>(
       finishing(name, limit, transfer), [transfer, deadline = limit.deadline] {
         return transfer->is_done().value_or(false) || Deadline::clock::now() >= deadline;
       });
-  request_threads_.look_after(request);
+  requests_->look_after(request);
   return Work(request, transfer);
 }
 

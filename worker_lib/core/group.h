@@ -4,9 +4,9 @@
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
 //
 // Order:   a collective gets its number at its turn: when it locks running_, or, if another one is
-//          running or pending, when it is put into the executor's queue under submitting_. No
-//          thread waits for another rank while it holds submitting_. Collectives that the backend
-//          starts itself, such as on GPUs, are not ordered with the others.
+//          running or pending, when it is queued under submitting_. No thread waits for another
+//          rank while it holds submitting_. Collectives that the backend starts itself, such as on
+//          GPUs, are not ordered with the others.
 // Failing: 1. After a lost connection, the group waits up to half a second for the kernel to report
 //          the end of a process on this node, or for another rank's cause.
 //          2. The cause is put into the store, unless another rank's cause is there already. Every
@@ -15,10 +15,9 @@
 //          and do the same. If the store does not respond, the abort is delayed by kPromptTime
 //          only, and the cause is sent again afterwards. If a rank detects a closed connection,
 //          then either the cause is in the store or the peer's process has ended.
-// Threads: the caller's for synchronous operations and for messages that it waits for; executor_
-//          for asynchronous collectives; request_threads_ for other messages, and to complete what
-//          the backend has started; the job's watch.
-// Destroy: threads, backend, store, hosted store, in this order.
+// Threads: the caller's for the operations that it waits for; those of the job's Progress for
+//          others, and to complete what the backend has started; the job's watch.
+// Destroy: requests, backend, store, hosted store, in this order.
 #pragma once
 
 #include <atomic>
@@ -33,7 +32,6 @@
 #include "drun/backend.h"
 #include "drun/process_group.h"
 #include "rendezvous/job/world.h"
-#include "worker_lib/base/threads.h"
 #include "worker_lib/core/backends.h"
 #include "worker_lib/core/calls.h"
 #include "worker_lib/core/cause.h"
@@ -57,6 +55,7 @@ struct Job {
   std::atomic<std::uint32_t> groups = 0;         // created in this process, without the first
   PeerProcesses processes = {};
   Watch watch;
+  Progress progress;
 };
 
 struct GroupParts {
@@ -180,7 +179,7 @@ class ProcessGroup::Group {
   std::mutex submitting_;
   std::timed_mutex running_;
   std::atomic<std::uint32_t> sequence_ = 0;
-  std::atomic<int> unfinished_ = 0;       // queued or running collectives of the executor
+  std::atomic<int> unfinished_ = 0;       // queued collectives that are not done
   std::atomic<std::size_t> pending_ = 0;  // asynchronous operations
   int groups_ = 0;                        // created from this one
   int barriers_ = 0;                      // monitored ones
@@ -193,8 +192,7 @@ class ProcessGroup::Group {
   std::vector<bool> has_ended_;  // by rank, as reported by lifelines
   bool is_backend_told_ = false;
   worker::Watch::Id lifelines_ = 0;
-  worker::Executor executor_;
-  worker::RequestThreads request_threads_;
+  std::unique_ptr<worker::GroupRequests> requests_;
 };
 
 }  // namespace drun

@@ -1,18 +1,20 @@
-// edge. Completes asynchronous messages while the program does not wait for them. One thread polls,
-// every few milliseconds, the messages that make progress by polling. Messages that make progress
-// only in their own finish get one thread each.
+// edge. Asynchronous operations, and how they proceed while the program does not wait for them.
 //
-// Threads: one per message, because a message waits for another rank and must not wait for another
-//          message; at most kMostThreads. A message without a thread stays open until its waiter
-//          runs it, or a thread becomes free.
-// Thread:  start, send and look_after: any.
-// Owner:   a group. stop() completes all sent requests and joins the threads.
+// A thread that waits for an operation runs it, because waking another thread takes ten times as
+// long as a short one. Otherwise a thread of Progress does:
+//
+//   messages     are polled by one thread, every few milliseconds. Those that make progress only in
+//                their own finish occupy a thread each, at most kMostBlocking of them; further ones
+//                wait for a thread or for their waiter.
+//   collectives  of a group run one after the other, from the call on, on one thread. Groups do not
+//                share it: ranks may start collectives of two groups in different orders.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -24,13 +26,14 @@
 
 namespace drun::worker {
 
+class RequestQueue;
+
 // --- One asynchronous operation, run once, by the first thread that reaches it
 //
 //     open --run() or a permitted wait()--> begun --> done      (with its result or exception)
 //
-// A Request that can be polled is run by its first waiter, because waking another thread takes ten
-// times as long as a short message. It is shared by its Works and the thread that runs it. The
-// Action and everything it holds are destroyed on completion.
+// It is shared by its Works and the threads that may run it. The Action and everything it holds are
+// destroyed on completion.
 
 class Request {
  public:
@@ -45,6 +48,9 @@ class Request {
   // Can also be run by waiters.
   Request(Action action, Question would_end)
       : action_(std::move(action)), would_end_(std::move(would_end)) {}
+  // Waiters run the queue up to it.
+  Request(Action action, std::shared_ptr<RequestQueue> queue)
+      : action_(std::move(action)), queue_(std::move(queue)) {}
   // Runs `now` immediately and returns a completed request.
   template <typename Now>
   static std::shared_ptr<Request> done(Now&& now) {
@@ -68,6 +74,8 @@ class Request {
   bool is_open() const;
   // Polls the operation, and runs it if it would return at once. True if it is done.
   bool is_done();
+  // The same without polling.
+  bool is_over() const;
   // Returns the result or throws the operation's exception. Requires that it is done.
   int get() const;
 
@@ -89,50 +97,83 @@ class Request {
   State state_ = State::Open;
   Action action_;
   Question would_end_;
+  std::shared_ptr<RequestQueue> queue_;  // null once it is done
   int result_ = 0;
   std::exception_ptr failure_;
 };
 
-// --- Threads that run them
+// --- The threads. Owner: the groups of one connect. Thread: any.
 
-class RequestThreads {
+class Progress {
  public:
-  static constexpr std::size_t kMostThreads = 1024;
-  // How many messages may be pending without a thread; most are waited for at once.
-  static constexpr std::size_t kMostWithoutThread = 256;
+  static constexpr std::size_t kMostBlocking = 64;
 
-  RequestThreads() = default;
-  ~RequestThreads() { stop(); }
-  RequestThreads(const RequestThreads&) = delete;
-  RequestThreads& operator=(const RequestThreads&) = delete;
+  ~Progress();
+  Progress() = default;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
-  // Call before starting a message that is then passed to send or look_after. Throws BackendFailure
-  // (System) if no thread can be created for it, or too many earlier messages are waiting for one.
-  void start();
-  // The request is run by its waiter, or by a thread if the program polls it or does not wait for
-  // it within a few milliseconds.
+  // Throws BackendFailure (System) if there is no thread and none can be started.
+  void start() { threads_.start(); }
+  // Requires start().
+  void submit(std::function<void()> task) { threads_.submit(std::move(task)); }
+  // Call it in a task that is about to run an operation.
+  void let_others_run() { threads_.let_others_run(); }
+  // Runs it on a thread if fewer than kMostBlocking requests occupy one. Returns whether it does.
+  bool try_run(std::shared_ptr<Request> request);
+  // Polls the request until it is done: every millisecond, later every ten. Requires start() and a
+  // request that can be polled.
+  void poll(std::shared_ptr<Request> request, const void* owner);
+  // The owner's requests, which are no longer polled.
+  std::vector<std::shared_ptr<Request>> take_back(const void* owner);
+
+ private:
+  struct Polled {
+    std::shared_ptr<Request> request;
+    const void* owner;
+  };
+
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // for the polling thread
+  std::condition_variable polled_;
+  std::vector<Polled> fresh_;  // added since its last look
+  std::vector<Polled> all_;    // used by the polling thread without the lock while is_polling_
+  bool is_running_ = false;
+  bool is_polling_ = false;
+  bool is_slow_ = false;
+  bool is_stopping_ = false;
+  std::atomic<std::size_t> blocking_ = 0;
+  Threads threads_;
+};
+
+// --- The requests of one group. Thread: any.
+
+class GroupRequests {
+ public:
+  explicit GroupRequests(Progress& progress);
+  ~GroupRequests() { stop(); }
+  GroupRequests(const GroupRequests&) = delete;
+  GroupRequests& operator=(const GroupRequests&) = delete;
+
+  // Call before starting an operation that is then passed to a function below. Throws
+  // BackendFailure (System).
+  void start() { progress_.start(); }
+  // For a message that cannot be polled. It is run by its waiter, or by a thread if the program
+  // polls it or does not wait for it within a few milliseconds.
   std::shared_ptr<Request> send(Request::Action action);
-  // Polls the request until it is done: every millisecond, later every ten. Requires a request that
-  // can be polled.
+  // For a message that can be polled.
   void look_after(std::shared_ptr<Request> request);
-  // Nothing may be sent afterwards. The second call has no effect.
+  // For a collective: runs after those queued before.
+  std::shared_ptr<Request> queue(Request::Action action);
+  // Runs all requests that are not done. Nothing may be added afterwards. The second call has no
+  // effect.
   void stop();
 
  private:
-  using Requests = std::vector<std::shared_ptr<Request>>;
-
-  void watch();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;  // for the watching thread
-  Requests fresh_;                   // added since its last check
-  bool is_watching_ = false;
-  bool is_slow_ = false;
-  bool is_stopping_ = false;
-  std::atomic<std::size_t> open_ = 0;            // sent and not begun
-  std::atomic<std::size_t> without_thread_ = 0;  // of these, without a thread at the last check
-  Threads threads_{kMostThreads};
-  Threads watcher_{1};
+  Progress& progress_;
+  const std::shared_ptr<RequestQueue> queue_;
 };
 
 }  // namespace drun::worker

@@ -79,8 +79,11 @@ class MeshExchange final : public Exchange {
 
 class MeshBackend final : public Backend {
  public:
-  MeshBackend(std::unique_ptr<Mesh> mesh, bool is_debug)
-      : is_debug_(is_debug), mesh_(std::move(mesh)), messages_(*mesh_) {}
+  MeshBackend(std::unique_ptr<Mesh> mesh, bool is_debug, std::unique_ptr<Mesh> other)
+      : is_debug_(is_debug),
+        mesh_(std::move(mesh)),
+        other_(std::move(other)),
+        messages_(other_ ? *other_ : *mesh_) {}
 
   std::string name() const override { return mesh_->name(); }
   std::string refusal(const Call& call) const override {
@@ -107,14 +110,21 @@ class MeshBackend final : public Backend {
     return messages_.start_recv(data, from, tag);
   }
 
-  void abort() noexcept override { mesh_->abort(); }
+  void abort() noexcept override {
+    mesh_->abort();
+    if (other_) other_->abort();
+  }
   bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }
   std::vector<Lifeline> lifelines() const override { return mesh_->lifelines(); }
-  void tell_lost(int rank) noexcept override { mesh_->tell_lost(rank); }
+  void tell_lost(int rank) noexcept override {
+    mesh_->tell_lost(rank);
+    if (other_) other_->tell_lost(rank);
+  }
 
  private:
   const bool is_debug_;
   const std::unique_ptr<Mesh> mesh_;
+  const std::unique_ptr<Mesh> other_;  // of the messages; null: mesh_
   MeshMessages messages_;
 };
 
@@ -122,8 +132,9 @@ class MeshBackend final : public Backend {
 
 std::size_t Mesh::piece_bytes(std::size_t) const { return Exchange::kPieceBytes; }
 
-std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug) {
-  return std::make_unique<MeshBackend>(std::move(mesh), is_debug);
+std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug,
+                                           std::unique_ptr<Mesh> messages) {
+  return std::make_unique<MeshBackend>(std::move(mesh), is_debug, std::move(messages));
 }
 
 }  // namespace drun::worker

@@ -12,6 +12,8 @@
 
 namespace drun::worker {
 
-std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug);
+// `messages`: the mesh for messages; null: the same. Failures and lifelines are those of `mesh`.
+std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug,
+                                           std::unique_ptr<Mesh> messages = nullptr);
 
 }  // namespace drun::worker

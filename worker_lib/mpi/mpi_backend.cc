@@ -185,6 +185,12 @@ void MpiBackend::abort() noexcept {
   payloads_.abandon();
 }
 
+bool MpiBackend::would_end(MPI_Request& request, MPI_Status* status, std::optional<int> peer) {
+  int is_done = 0;
+  must(MPI_Test(&request, &is_done, status), "MPI_Test", peer);
+  return is_done != 0 || is_aborted_;
+}
+
 void MpiBackend::wait(MPI_Request& request, Deadline deadline, MPI_Status* status,
                       std::optional<int> peer) {
   int is_done = 0;

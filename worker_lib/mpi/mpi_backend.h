@@ -57,6 +57,9 @@ class MpiBackend final : public Backend {
   // Waits until the request is done. Throws after the deadline or an abort.
   void wait(MPI_Request& request, Deadline deadline, MPI_Status* status = MPI_STATUS_IGNORE,
             std::optional<int> peer = {});
+  // Whether wait() would return or throw at once.
+  bool would_end(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE,
+                 std::optional<int> peer = {});
   MPI_Comm headers() const { return headers_.get(); }
   MPI_Comm payloads() const { return payloads_.get(); }
 

@@ -1,6 +1,7 @@
 // Messages: a header that describes the payload, then the payload under a separate tag, so that
-// several threads can receive from one rank at the same time.
+// several messages of one rank can be received at the same time.
 #include <array>
+#include <exception>
 
 #include "worker_lib/base/signature.h"
 #include "worker_lib/mpi/mpi_backend.h"
@@ -44,6 +45,14 @@ class MpiSend final : public Transfer {
     }
     return to_;
   }
+  // A failed test fails again in finish().
+  std::optional<bool> is_done() override {
+    try {
+      return backend_.would_end(state_->requests[0]) && backend_.would_end(state_->requests[1]);
+    } catch (const BackendFailure&) {
+      return true;
+    }
+  }
 
  private:
   MpiBackend& backend_;
@@ -60,8 +69,32 @@ class MpiReceive final : public Transfer {
          "MPI_Irecv", from);
   }
   int finish(Deadline deadline) override {
-    MPI_Status status;
-    backend_.wait(state_->requests[0], deadline, &status, from_);
+    if (failure_) std::rethrow_exception(failure_);
+    if (!sender_) {
+      MPI_Status status;
+      backend_.wait(state_->requests[0], deadline, &status, from_);
+      take_header(status);
+    }
+    backend_.wait(state_->requests[1], deadline, MPI_STATUS_IGNORE, sender_);
+    return *sender_;
+  }
+  std::optional<bool> is_done() override {
+    try {
+      MPI_Status status{};
+      status.MPI_SOURCE = MPI_ANY_SOURCE;
+      if (!sender_ && backend_.would_end(state_->requests[0], &status, from_)) {
+        if (status.MPI_SOURCE < 0) return true;  // aborted
+        take_header(status);
+      }
+      return sender_ && backend_.would_end(state_->requests[1], MPI_STATUS_IGNORE, sender_);
+    } catch (...) {
+      failure_ = std::current_exception();
+      return true;
+    }
+  }
+
+ private:
+  void take_header(const MPI_Status& status) {
     const int from = status.MPI_SOURCE;
     const Signature expected = signature_of(data_.type, data_.count);
     const Header& header = state_->header;
@@ -70,19 +103,19 @@ class MpiReceive final : public Transfer {
                            "rank " + std::to_string(from) + " sends " + describe(header.signature) +
                                ", this rank receives " + describe(expected));
     }
-    if (data_.count == 0) return from;
-    must(MPI_Irecv(data_.data, to_int(data_.count * size_bytes(data_.type)), MPI_BYTE, from,
-                   static_cast<int>(header.number % kPayloadTags), backend_.payloads(),
-                   &state_->requests[1]),
-         "MPI_Irecv", from);
-    backend_.wait(state_->requests[1], deadline, MPI_STATUS_IGNORE, from);
-    return from;
+    if (data_.count > 0)
+      must(MPI_Irecv(data_.data, to_int(data_.count * size_bytes(data_.type)), MPI_BYTE, from,
+                     static_cast<int>(header.number % kPayloadTags), backend_.payloads(),
+                     &state_->requests[1]),
+           "MPI_Irecv", from);
+    sender_ = from;
   }
 
- private:
   MpiBackend& backend_;
   Elements data_;
   std::optional<int> from_;
+  std::optional<int> sender_{};   // set: the header has arrived
+  std::exception_ptr failure_{};  // found by is_done()
   const Held<State> state_;
 };
 

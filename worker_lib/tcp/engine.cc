@@ -45,12 +45,9 @@ std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 bool is_transient(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-// In the same time, whatever differs.
-bool is_same(const Key& left, const Key& right) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < left.size(); ++i)
-    difference |= static_cast<unsigned char>(left[i]) ^ static_cast<unsigned char>(right[i]);
-  return difference == 0;
+template <std::size_t size>
+std::string_view text_of(const std::array<char, size>& bytes) {
+  return {bytes.data(), size};
 }
 
 enum class Source : std::uint32_t { WakeFlag, Listener, In, Out };
@@ -66,6 +63,7 @@ Engine::Engine(const BackendContext& context)
       size_(context.size),
       store_(context.store),
       is_lookout_(context.is_lookout),
+      job_key_(JobKey::of_process()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       peers_(static_cast<std::size_t>(context.size)) {
@@ -75,7 +73,7 @@ Engine::Engine(const BackendContext& context)
   has_core_ = neighbors <= shm::usable_cores(shm::online_cores());
   const std::string address = context.address.empty() ? "127.0.0.1" : context.address;
   listener_ = listen_at(address);
-  own_ = {address, listener_.port, make_key()};
+  own_ = {address, listener_.port, make_key(), job_key_.has_value()};
   watch(bell_.get(), EPOLLIN, token_of(Source::WakeFlag), true);
   watch(listener_.fd.get(), EPOLLIN, token_of(Source::Listener), true);
   find_all(context.deadline);
@@ -113,15 +111,28 @@ void Engine::find_all(Deadline deadline) {
     const std::size_t end = std::min(left.find('\n'), left.size());
     each.place = parse_place(left.substr(0, end));
     left.remove_prefix(std::min(end + 1, left.size()));
+    if (each.place.has_job_key == own_.has_job_key) continue;
+    const auto rank = static_cast<int>(&each - peers_.data());
+    const std::string has = rank_text(job_key_ ? rank_ : rank);
+    throw BackendFailure(Kind::System, rank,
+                         has + " has the worker key of a job with a secret, " +
+                             rank_text(job_key_ ? rank : rank_) +
+                             " has none; start all ranks with one drun, and let wrappers pass on "
+                             "DRUN_WORKER_KEY_FILE");
   }
 }
 
-// Returns when every connection has been made or refused, and begun with a Hello.
+// Returns when every connection has been made or refused, and begun with a Hello; with a job key,
+// when each rank has answered all others, so that none waits for one that has returned.
 void Engine::call_all(Deadline deadline) {
   for (int other = 0; other < size_; ++other)
     if (other != rank_) call(other);
-  const auto is_dialing = [](const Peer& each) {
-    return each.out().road() == Outbox::Road::Dialing;
+  const auto is_dialing = [this](const Peer& each) {
+    const Outbox& out = each.out();
+    if (&each == &peers_[static_cast<std::size_t>(rank_)] || out.road() == Outbox::Road::Gone)
+      return false;
+    return out.road() == Outbox::Road::Dialing || out.is_held() ||
+           (job_key_ && !each.has_called[0]);
   };
   const auto are_done = [&] { return std::none_of(peers_.begin(), peers_.end(), is_dialing); };
   if (drive(std::nullopt, are_done, deadline)) return;
@@ -139,11 +150,13 @@ void Engine::call(int rank, std::size_t lane) {
   Peer& other = peer(rank);
   Lane& made = other.lanes[lane];
   if (made.out.road() != Outbox::Road::None || is_aborted_) return;
+  made.hello = {.key = other.place.key,
+                .rank = static_cast<std::uint32_t>(rank_),
+                .size = static_cast<std::uint32_t>(size_),
+                .lane = static_cast<std::uint32_t>(lane)};
   try {
-    made.out.open(dial(other.place), encode(Hello{.key = other.place.key,
-                                                  .rank = static_cast<std::uint32_t>(rank_),
-                                                  .size = static_cast<std::uint32_t>(size_),
-                                                  .lane = static_cast<std::uint32_t>(lane)}));
+    if (job_key_) made.hello.nonce = make_key();
+    made.out.open(dial(other.place), encode(made.hello), job_key_.has_value());
   } catch (const BackendFailure& failure) {
     if (lane > 0) return made.out.close();
     if (failure.kind == Kind::PeerLost) return end_out(rank, failure.what());
@@ -182,6 +195,29 @@ void Engine::flush(int rank, std::size_t lane) {
 void Engine::close(Lane& lane) const {
   if (lane.out.fd() >= 0) unwatch(lane.out.fd());
   lane.out.close();
+}
+
+// Nothing but the answer to the hello is ever sent back on an outgoing connection.
+void Engine::take_answer(int rank, std::size_t lane) {
+  Lane& held = peer(rank).lanes[lane];
+  std::array<char, kHelloBytes> bytes{};
+  const ssize_t got =
+      ::recv(held.out.fd(), bytes.data(), bytes.size() - held.answer.size(), MSG_DONTWAIT);
+  if (got < 0 && is_transient(errno)) return;
+  if (got <= 0)
+    return end_lane(rank, lane, got < 0 ? std::strerror(errno) : "it closed the connection");
+  held.answer.append(bytes.data(), static_cast<std::size_t>(got));
+  if (held.answer.size() < kHelloBytes) return;
+  const std::optional<Challenge> challenge = decode_challenge(held.answer);
+  const auto proof = [&](Prover prover) {
+    return job_key_->prove(proven_text(prover, held.hello, own_.key, challenge->nonce));
+  };
+  if (!challenge || !is_same(text_of(challenge->proof), text_of(proof(Prover::Called))))
+    return end_lane(rank, lane,
+                    "it has another worker key than this rank; another program listens there, or "
+                    "the ranks were started by different jobs");
+  held.out.release(proof(Prover::Caller));
+  flush(rank, lane);
 }
 
 // An unused connection beside the first one is not missed.
@@ -310,7 +346,7 @@ bool Engine::take(Incoming& in, std::string_view bytes) {
       if (in.left_bytes == 0) end_payload(in);
       continue;
     }
-    const std::size_t head_bytes = in.from < 0 ? kHelloBytes : kHeadBytes;
+    const std::size_t head_bytes = in.from >= 0 ? kHeadBytes : in.hello ? kProofBytes : kHelloBytes;
     const std::size_t taken = std::min(head_bytes - in.head_bytes, bytes.size());
     std::memcpy(in.head.data() + in.head_bytes, bytes.data(), taken);
     in.head_bytes += taken;
@@ -323,17 +359,42 @@ bool Engine::take(Incoming& in, std::string_view bytes) {
 }
 
 bool Engine::take_hello(Incoming& in) {
-  const std::optional<Hello> hello = decode_hello(std::string_view(in.head.data(), kHelloBytes));
-  if (!hello || !is_same(hello->key, own_.key) ||
+  if (in.hello) {
+    const bool is_right = is_same(std::string_view(in.head.data(), kProofBytes), text_of(in.proof));
+    return is_right && admit(in, *in.hello);
+  }
+  const std::optional<Hello> hello = decode_hello(text_of(in.head));
+  if (!hello || !is_same(text_of(hello->key), text_of(own_.key)) ||
       hello->size != static_cast<std::uint32_t>(size_) ||
       hello->rank == static_cast<std::uint32_t>(rank_))
     return false;
-  Peer& other = peer(static_cast<int>(hello->rank));
-  if (std::exchange(other.has_called[hello->lane], true)) return false;
-  in.from = static_cast<int>(hello->rank);
-  in.lane = hello->lane;
+  return job_key_ ? challenge(in, *hello) : admit(in, *hello);
+}
+
+// The nonce is new for each connection, so that a recorded proof is of no use.
+bool Engine::challenge(Incoming& in, const Hello& hello) {
+  const Key& callers_key = peer(static_cast<int>(hello.rank)).place.key;
+  Challenge asked{.nonce = make_key()};
+  const auto proof = [&](Prover prover) {
+    return job_key_->prove(proven_text(prover, hello, callers_key, asked.nonce));
+  };
+  asked.proof = proof(Prover::Called);
+  in.proof = proof(Prover::Caller);
+  in.hello = hello;
+  const HelloBytes bytes = encode(asked);
+  // A new connection has room for it.
+  return ::send(in.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+bool Engine::admit(Incoming& in, const Hello& hello) {
+  Peer& other = peer(static_cast<int>(hello.rank));
+  if (std::exchange(other.has_called[hello.lane], true)) return false;
+  in.from = static_cast<int>(hello.rank);
+  in.lane = hello.lane;
+  in.hello.reset();
   ++other.open_count;
-  if (hello->lane == 0) other.in_id = in.id;
+  if (hello.lane == 0) other.in_id = in.id;
   std::erase_if(strangers_, [&in](const Stranger& each) { return each.id == in.id; });
   return true;
 }
@@ -425,8 +486,8 @@ bool Engine::take_grant(const Incoming& in, const Frame& frame) {
   for (std::size_t i = 0; i < lanes; ++i) {
     Outbox& out = peer(in.from).lanes[i].out;
     if (i > 0) flush(in.from, i);  // it may be connected by now
-    const bool is_usable =
-        i > 0 ? out.road() == Outbox::Road::Open : out.road() != Outbox::Road::Gone;
+    const bool is_usable = i > 0 ? out.road() == Outbox::Road::Open && !out.is_held()
+                                 : out.road() != Outbox::Road::Gone;
     // A part is in one lane at a time.
     if (!is_usable || (i > 0 && send->queued_bytes == send->size_bytes)) continue;
     out.push_part(*send);
@@ -476,7 +537,10 @@ void Engine::end_in(std::uint32_t id, const std::string& why) {
   unwatch(in.fd.get());
   incoming_.erase(id);
   std::erase_if(strangers_, [id](const Stranger& each) { return each.id == id; });
-  if (from < 0) return;
+  if (from < 0) {
+    ++rejected_;
+    return;
+  }
   if (is_missed && peer(from).why.empty()) peer(from).why = why;
   if (--peer(from).open_count == 0) return end_over(from);
   if (is_missed) await_end(from);
@@ -529,9 +593,15 @@ BackendFailure Engine::lateness_of(std::optional<int> rank) const {
     return {Kind::System, std::nullopt,
             "cannot accept the connection of " + (rank ? rank_text(*rank) : "another rank") + ": " +
                 lack_};
+  const std::string rejected = rejected_ == 0 ? ""
+                                              : "; " + std::to_string(rejected_) +
+                                                    " connections were rejected, which did "
+                                                    "not begin as this group's" +
+                                                    (job_key_ ? " with its worker key" : "");
   return {Kind::Timeout, rank,
           (rank ? rank_text(*rank) + " did not do its" : "the others did not do their") +
-              " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else"};
+              " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else" +
+              rejected};
 }
 
 void Engine::end_late_peers() {
@@ -571,7 +641,7 @@ void Engine::handle(const epoll_event& event) {
   const auto lane = static_cast<std::size_t>(event.data.u64 >> 40);
   const Outbox& out = peer(rank).lanes[lane].out;
   if (out.road() == Outbox::Road::Gone) return;
-  // Nothing is ever sent back on it.
+  if (out.is_held() && (event.events & EPOLLIN) != 0) return take_answer(rank, lane);
   if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     const int error = error_of(out.fd());
     return end_lane(rank, lane, error != 0 ? std::strerror(error) : "it closed the connection");

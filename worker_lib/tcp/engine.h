@@ -2,7 +2,8 @@
 //
 // Callers: connections that have not identified themselves are limited. Beyond that, callers wait
 //          in the kernel's queue, and the silent ones before them are disconnected after
-//          kHelloTime. A caller whose Hello has arrived is never disconnected.
+//          kHelloTime. A caller whose Hello, and proof if one is required, has arrived is never
+//          disconnected.
 // Locks:   one mutex protects everything. A thread that waits for a message handles the events of
 //          all messages. Other waiting threads sleep on a condition variable meanwhile.
 // Owner:   keeps pointers to Sends and Receives from start() until they are done or abandoned.
@@ -27,6 +28,7 @@
 #include "drun/backend.h"
 #include "rendezvous/base/unique_fd.h"
 #include "worker_lib/tcp/frames.h"
+#include "worker_lib/tcp/job_key.h"
 #include "worker_lib/tcp/matcher.h"
 #include "worker_lib/tcp/outbox.h"
 #include "worker_lib/tcp/sockets.h"
@@ -66,8 +68,11 @@ class Engine {
     int from = -1;  // -1: not known yet
     std::size_t lane = 0;
     bool has_sent_frames = false;
+    // Set while a proof is awaited:
+    std::optional<Hello> hello{};
+    Proof proof{};  // the right one
     HelloBytes head{};
-    std::size_t head_bytes = 0;  // of the hello, or of a frame's head
+    std::size_t head_bytes = 0;  // of the hello, the proof, or a frame's head
     std::size_t left_bytes = 0;  // of a payload
     // The message of the payload; if both are null, it is dropped.
     Receive* receive = nullptr;
@@ -78,6 +83,8 @@ class Engine {
   struct Lane {
     Outbox out{};
     bool waits_to_write = false;
+    Hello hello{};
+    std::string answer{};  // of the called rank, as far as it has arrived
   };
   struct Peer {
     Place place{};
@@ -120,6 +127,7 @@ class Engine {
   void push_first(int rank, const Frame& frame);
   void flush(int rank, std::size_t lane = 0);
   void close(Lane& lane) const;
+  void take_answer(int rank, std::size_t lane);
   void end_lane(int rank, std::size_t lane, const std::string& why);
   void end_out(int rank, const std::string& why);
   std::size_t lanes_for(const Send& send);
@@ -132,6 +140,8 @@ class Engine {
   void read(std::uint32_t id);
   bool take(Incoming& in, std::string_view bytes);
   bool take_hello(Incoming& in);
+  bool challenge(Incoming& in, const Hello& hello);
+  bool admit(Incoming& in, const Hello& hello);
   bool take_frame(Incoming& in);
   bool take_eager(Incoming& in, const Frame& frame);
   bool take_ask(Incoming& in, const Frame& frame);
@@ -170,7 +180,8 @@ class Engine {
   const std::shared_ptr<KeyStore> store_;
   const bool is_lookout_;
   bool has_lanes_ = false;
-  bool has_core_ = false;  // the ranks of this node have a core each
+  bool has_core_ = false;                // the ranks of this node have a core each
+  const std::optional<JobKey> job_key_;  // absent: no proofs
   UniqueFd epoll_;
   UniqueFd bell_;
   Listening listener_;
@@ -188,6 +199,7 @@ class Engine {
   std::uint32_t next_id_ = 0;
   std::unordered_map<std::uint32_t, Incoming> incoming_;
   std::deque<Stranger> strangers_;  // oldest first
+  std::size_t rejected_ = 0;        // callers without a valid hello or proof
   std::optional<Deadline>
       accept_at_;     // set: accepting is paused until then, or until there is room
   std::string lack_;  // why no connection can be accepted; empty: no reason

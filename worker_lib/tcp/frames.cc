@@ -5,7 +5,8 @@
 namespace drun::worker::tcp {
 namespace {
 
-constexpr std::string_view kMagic = "DRUNTCP3";
+constexpr std::string_view kMagic = "DRUNTCP4";
+constexpr std::string_view kChallengeMagic = "DRUNASK4";
 constexpr std::string_view kFrameMark = "FRAME1";  // after the kind
 
 template <typename Bytes, typename Number>
@@ -25,7 +26,7 @@ Number number_at(std::string_view head, std::size_t at) {
 
 }  // namespace
 
-// magic 8, key 16, rank 4, size 4, lane 4, zero 4
+// magic 8, key 16, rank 4, size 4, lane 4, zero 4, nonce 16
 HelloBytes encode(const Hello& hello) {
   HelloBytes bytes{};
   std::copy(kMagic.begin(), kMagic.end(), bytes.begin());
@@ -33,6 +34,16 @@ HelloBytes encode(const Hello& hello) {
   put(bytes, 24, hello.rank);
   put(bytes, 28, hello.size);
   put(bytes, 32, hello.lane);
+  std::copy(hello.nonce.begin(), hello.nonce.end(), bytes.begin() + 40);
+  return bytes;
+}
+
+// magic 8, nonce 16, proof 32
+HelloBytes encode(const Challenge& challenge) {
+  HelloBytes bytes{};
+  std::copy(kChallengeMagic.begin(), kChallengeMagic.end(), bytes.begin());
+  std::copy(challenge.nonce.begin(), challenge.nonce.end(), bytes.begin() + 8);
+  std::copy(challenge.proof.begin(), challenge.proof.end(), bytes.begin() + 24);
   return bytes;
 }
 
@@ -53,8 +64,28 @@ std::optional<Hello> decode_hello(std::string_view bytes) {
   hello.rank = number_at<std::uint32_t>(bytes, 24);
   hello.size = number_at<std::uint32_t>(bytes, 28);
   hello.lane = number_at<std::uint32_t>(bytes, 32);
+  std::copy_n(bytes.begin() + 40, hello.nonce.size(), hello.nonce.begin());
   if (hello.rank >= hello.size || hello.lane >= kMostLanes) return std::nullopt;
   return hello;
+}
+
+std::optional<Challenge> decode_challenge(std::string_view bytes) {
+  if (!bytes.starts_with(kChallengeMagic)) return std::nullopt;
+  Challenge challenge;
+  std::copy_n(bytes.begin() + 8, challenge.nonce.size(), challenge.nonce.begin());
+  std::copy_n(bytes.begin() + 24, challenge.proof.size(), challenge.proof.begin());
+  return challenge;
+}
+
+// All parts have a fixed size.
+std::string proven_text(Prover prover, const Hello& hello, const Key& callers_key,
+                        const Key& called_nonce) {
+  const HelloBytes bytes = encode(hello);
+  std::string text(1, static_cast<char>(prover));
+  text.append(bytes.begin(), bytes.end());
+  text.append(callers_key.begin(), callers_key.end());
+  text.append(called_nonce.begin(), called_nonce.end());
+  return text;
 }
 
 std::optional<Frame> decode_frame(std::string_view head) {

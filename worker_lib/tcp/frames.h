@@ -5,8 +5,16 @@
 //               shows that the process has ended.
 // Lanes:        a pair of ranks on different nodes divides large messages among up to kMostLanes
 //               connections in each direction. Only Data leaves on those other than the first.
-// Begin:        a Hello of kHelloBytes, with the key of the called rank, which that rank has
-//               published in the store. Callers without the key are disconnected.
+// Begin:        a Hello, with the address key of the called rank, which that rank has published in
+//               the store. Callers without it are disconnected. In a job with a secret, both ranks
+//               prove that they have the worker key (job_key.h), which costs one round trip:
+//
+//                 caller: Hello with a nonce ->
+//                 called rank:               <- Challenge: a nonce, and a proof over both nonces
+//                 caller: a proof over both nonces, then frames ->
+//
+//               A proof is the HMAC of proven_text(). It covers both address keys, which identify
+//               the group and its two ranks, so it is of no use for any other connection.
 // Then frames:  a head of kHeadBytes and the payload. Numbers are little-endian.
 //
 //   Eager   slot, size; payload   a message of at most kEagerBytes
@@ -30,7 +38,8 @@
 
 namespace drun::worker::tcp {
 
-inline constexpr std::size_t kHelloBytes = 40;
+inline constexpr std::size_t kHelloBytes = 56;  // also of a Challenge
+inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kMostAddressBytes = 64;
 inline constexpr std::size_t kHeadBytes = 32;
 inline constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
@@ -47,13 +56,15 @@ inline constexpr std::size_t kMostAnnounced = std::size_t{1} << 20;
 
 using HelloBytes = std::array<char, kHelloBytes>;
 using Head = std::array<char, kHeadBytes>;
-using Key = std::array<char, 16>;
+using Key = std::array<char, 16>;  // random; also a nonce
+using Proof = std::array<char, kProofBytes>;
 
-// The address of a rank, and the key for connecting to it.
+// The address of a rank, and the address key for connecting to it.
 struct Place {
   std::string address{};  // numeric, at most kMostAddressBytes
   std::uint16_t port = 0;
   Key key{};
+  bool has_job_key = false;  // so that connections to it begin with proofs
   bool operator==(const Place&) const = default;
 };
 
@@ -62,7 +73,14 @@ struct Hello {
   std::uint32_t rank = 0;  // the caller
   std::uint32_t size = 0;  // of the group
   std::uint32_t lane = 0;
+  Key nonce{};  // of the caller; zeros without proofs
   bool operator==(const Hello&) const = default;
+};
+
+struct Challenge {
+  Key nonce{};
+  Proof proof{};  // of the called rank
+  bool operator==(const Challenge&) const = default;
 };
 
 struct Frame {
@@ -77,12 +95,18 @@ struct Frame {
 // The window bytes used by an Eager message of that size.
 inline std::size_t window_cost(std::size_t size_bytes) { return size_bytes + 2 * kHeadBytes; }
 
-// Requires an address of at most kMostAddressBytes.
 HelloBytes encode(const Hello& hello);
+HelloBytes encode(const Challenge& challenge);
 Head encode(const Frame& frame);
 
 // Absent if it is not a Hello of this version. Requires kHelloBytes bytes.
 std::optional<Hello> decode_hello(std::string_view bytes);
+std::optional<Challenge> decode_challenge(std::string_view bytes);
+// What the ranks of a connection prove. `callers_key`: the caller's address key, which the called
+// rank has from the store and not from the connection.
+enum class Prover : char { Caller = 'c', Called = 's' };
+std::string proven_text(Prover prover, const Hello& hello, const Key& callers_key,
+                        const Key& called_nonce);
 // Absent if it is invalid in any state. Requires kHeadBytes bytes.
 std::optional<Frame> decode_frame(std::string_view head);
 

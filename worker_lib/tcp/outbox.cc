@@ -26,17 +26,29 @@ Outbox::Outgoing Outbox::with_head(const Frame& frame) {
   return outgoing;
 }
 
-void Outbox::open(UniqueFd fd, const HelloBytes& hello) {
+void Outbox::open(UniqueFd fd, const HelloBytes& hello, bool is_held) {
   fd_ = std::move(fd);
   road_ = Road::Dialing;
+  is_held_ = is_held;
   Outgoing first;
   first.head = hello;
   first.head_bytes = hello.size();
+  first.is_frame = false;
+  queue_.push_front(first);
+}
+
+void Outbox::release(const Proof& proof) {
+  is_held_ = false;
+  Outgoing first;
+  std::copy(proof.begin(), proof.end(), first.head.begin());
+  first.head_bytes = proof.size();
+  first.is_frame = false;
   queue_.push_front(first);
 }
 
 void Outbox::close() {
   road_ = Road::Gone;
+  is_held_ = false;
   queue_.clear();
 }
 
@@ -45,7 +57,7 @@ void Outbox::hang_up() { ::shutdown(fd_.get(), SHUT_WR); }
 
 void Outbox::hand_over(Outbox& other) {
   for (const Outgoing& frame : queue_)
-    if (frame.head_bytes == kHeadBytes) other.queue_.push_back(frame);
+    if (frame.is_frame) other.queue_.push_back(frame);
   queue_.clear();
 }
 
@@ -83,17 +95,17 @@ void Outbox::push_part(Send& send) {
 
 void Outbox::push_first(const Frame& frame) {
   auto at = queue_.begin();
-  if (at != queue_.end() && (at->done_bytes > 0 || at->head_bytes != kHeadBytes)) ++at;
+  if (at != queue_.end() && (at->done_bytes > 0 || !at->is_frame)) ++at;
   queue_.insert(at, with_head(frame));
 }
 
 std::optional<std::string> Outbox::flush() {
-  while ((road_ == Road::Dialing || road_ == Road::Open) && !queue_.empty()) {
+  while ((road_ == Road::Dialing || road_ == Road::Open) && has_more()) {
     std::array<iovec, kMostPieces> pieces{};
     std::size_t count = 0;
     std::size_t total = 0;
     for (Outgoing& frame : queue_) {
-      if (count + 2 > pieces.size()) break;
+      if (count + 2 > pieces.size() || (is_held_ && frame.is_frame)) break;
       const std::size_t of_head = std::min(frame.done_bytes, frame.head_bytes);
       const std::size_t of_data = frame.done_bytes - of_head;
       if (of_head < frame.head_bytes)
@@ -124,7 +136,7 @@ bool Outbox::take_written(std::size_t bytes) {
     const std::size_t taken = std::min(bytes, frame.total_bytes() - frame.done_bytes);
     frame.done_bytes += taken;
     bytes -= taken;
-    has_sent_frames_ = has_sent_frames_ || frame.head_bytes == kHeadBytes;
+    has_sent_frames_ = has_sent_frames_ || frame.is_frame;
     if (frame.done_bytes < frame.total_bytes()) return false;
     Send* const send = frame.send;
     if (send != nullptr) send->sent_bytes += frame.size_bytes;

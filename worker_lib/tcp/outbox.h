@@ -40,12 +40,17 @@ class Outbox {
 
   Road road() const { return road_; }
   int fd() const { return fd_.get(); }
-  bool has_more() const { return !queue_.empty(); }
+  bool has_more() const { return !queue_.empty() && (!is_held_ || !queue_.front().is_frame); }
+  // The hello has been answered by nothing yet, so no frame leaves.
+  bool is_held() const { return is_held_; }
 
   // Frames have been sent, at least in part: what the peer has received of them is not known.
   bool has_sent_frames() const { return has_sent_frames_; }
 
-  void open(UniqueFd fd, const HelloBytes& hello);
+  // `is_held`: nothing but the hello leaves until release().
+  void open(UniqueFd fd, const HelloBytes& hello, bool is_held);
+  // Sends the proof, then the frames.
+  void release(const Proof& proof);
   // Sends nothing more, and drops the queue. The descriptor stays open, and with it the
   // connection.
   void close();
@@ -67,10 +72,11 @@ class Outbox {
   bool take_back(const Send& send);
 
  private:
-  // A head and a part of a send's memory.
+  // A head and a part of a send's memory; or a hello or proof, which is no frame.
   struct Outgoing {
     HelloBytes head{};
     std::size_t head_bytes = kHeadBytes;
+    bool is_frame = true;
     const char* data = nullptr;
     std::size_t size_bytes = 0;
     std::size_t done_bytes = 0;  // of head and payload
@@ -83,6 +89,7 @@ class Outbox {
 
   UniqueFd fd_{};
   Road road_ = Road::None;
+  bool is_held_ = false;
   bool has_sent_frames_ = false;
   std::deque<Outgoing> queue_{};
 };

@@ -72,6 +72,7 @@ std::uint16_t port_of(int fd) {
 }
 
 constexpr char kHex[] = "0123456789abcdef";
+constexpr std::string_view kProves = " proves";
 
 std::optional<Key> parse_key(std::string_view text) {
   Key key{};
@@ -113,13 +114,17 @@ std::string to_string(const Place& place) {
     text += kHex[static_cast<unsigned char>(byte) >> 4];
     text += kHex[static_cast<unsigned char>(byte) & 15];
   }
+  if (place.has_job_key) text += kProves;
   return text;
 }
 
-Place parse_place(std::string_view text) {
+Place parse_place(std::string_view published) {
+  Place place;
+  std::string_view text = published;
+  place.has_job_key = text.ends_with(kProves);
+  if (place.has_job_key) text.remove_suffix(kProves.size());
   const std::size_t first = text.find(' ');
   const std::size_t second = first == text.npos ? text.npos : text.find(' ', first + 1);
-  Place place;
   std::optional<Key> key;
   if (second != text.npos) {
     place.address = text.substr(0, first);
@@ -130,7 +135,7 @@ Place parse_place(std::string_view text) {
   }
   if (!key || place.port == 0 || place.address.size() > kMostAddressBytes)
     throw BackendFailure(Kind::System, std::nullopt,
-                         "another rank has published \"" + std::string(text.substr(0, 100)) +
+                         "another rank has published \"" + std::string(published.substr(0, 100)) +
                              "\" as its address, which is none; start one program with one drun");
   place.key = *key;
   return place;

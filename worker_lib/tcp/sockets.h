@@ -16,7 +16,8 @@
 
 namespace drun::worker::tcp {
 
-// "10.0.0.5 40123 6f0c...": the text that a rank publishes in the store.
+// "10.0.0.5 40123 6f0c... proves": the text that a rank publishes in the store. The last word only
+// with a job key.
 std::string to_string(const Place& place);
 // Throws if the text, which another rank has published, is invalid.
 Place parse_place(std::string_view text);

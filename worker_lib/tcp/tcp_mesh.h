@@ -3,12 +3,13 @@
 // Progress:  the mesh has no thread. A thread that waits for a message polls for a short time,
 //            then sleeps in epoll, and meanwhile makes progress for all messages of the mesh. A
 //            message of at most kEagerBytes is handed to the system when send() returns, if the
-//            receiver's window has room. Larger messages move while a thread of this rank waits.
+//            receiver's window has room and the connection needs no proof any more. Larger
+//            messages move while a thread of this rank waits.
 // Death:     a closed connection means that the peer's process has ended or its group has failed.
 //            Messages that it sent before still arrive.
-// Security:  nothing is encrypted. A rank accepts connections that begin with its random key, which
-//            is only in the store: any client of the job's store can connect
-//            (docs/reference/security.md).
+// Security:  nothing is encrypted. In a job with a secret, both ranks of a connection prove that
+//            they have the job's worker key (frames.h). Otherwise a rank accepts connections that
+//            begin with its random key, which is only in the store (docs/reference/security.md).
 // Errors:    Timeout names the rank that was waited for. System, if this process has no descriptor
 //            left for a connection, names the limit. A connection that breaks the protocol is
 //            closed: PeerLost.

@@ -1,0 +1,45 @@
+#include "agent/supervise/worker_key_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "agent/process/scratch.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/worker_key.h"
+
+namespace drun::agent {
+
+WorkerKeyFile::~WorkerKeyFile() {
+  remove();
+  if (!directory_.empty()) ::rmdir(directory_.c_str());
+}
+
+void WorkerKeyFile::remove() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+  path_.clear();
+}
+
+Result<void> WorkerKeyFile::prepare(const JoinSpec& join, int round) {
+  remove();
+  if (!join.secret) return {};
+  Result<std::string> key = worker_key(*join.secret, join.run_id, round);
+  if (!key) return with_context(key.error(), "cannot derive the worker key from the secret");
+  if (directory_.empty()) {
+    Result<std::string> made = make_scratch_directory("worker_key");
+    if (!made) return made.error();
+    directory_ = *std::move(made);
+  }
+  path_ = directory_ + "/" + std::to_string(round);
+  const UniqueFd fd(
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const bool is_written =
+      fd && ::write(fd.get(), key->data(), key->size()) == static_cast<ssize_t>(key->size());
+  wipe(*key);
+  if (is_written) return {};
+  return system_error("write the worker key to " + path_, errno);
+}
+
+}  // namespace drun::agent
