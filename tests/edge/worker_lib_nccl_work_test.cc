@@ -121,7 +121,7 @@ std::string first_error(ProcessGroup& group) {
   const Clock::time_point end = Clock::now() + test::scaled(seconds(20));
   std::vector<int> word(1);
   while (Clock::now() < end) {
-    const std::string said = error_of([&] { group.isend(word, 1 - group.rank()); });
+    const std::string said = error_of([&] { group.send(word, 1 - group.rank(), async_op); });
     if (said.starts_with("broken: ")) return said;
     std::this_thread::sleep_for(milliseconds(10));
   }
@@ -138,12 +138,13 @@ TEST_CASE("wait_stream makes the stream wait, not the thread, over the stand-in"
     if (rank == 1) {
       words.await("rank 0 waits on its stream");
       group.all_reduce(number.named());
-      return group.barrier();
+      group.barrier();
+      return;
     }
     const OwnedStream stream;
     int seen = 0;
     Kernel kernel{.to = &seen, .from = number.data()};
-    const Work work = group.async_all_reduce(number.named());
+    const Work work = group.all_reduce(number.named(), async_op);
     work.wait_stream(stream.get());
     launch(stream.get(), kernel);
     std::this_thread::sleep_for(milliseconds(50));
@@ -161,7 +162,7 @@ TEST_CASE("wait_stream waits for an operation on host memory, over the stand-in"
   run_over_standins(2, [](int, Words&) {
     ProcessGroup group = ProcessGroup::connect(over(kBoth));
     std::vector<int> numbers(100000, 1);
-    const Work work = group.async_all_reduce(numbers);
+    const Work work = group.all_reduce(numbers, async_op);
     work.wait_stream(nullptr);
     expect(work.is_completed() && numbers.back() == 2, "the sum");
     Work().wait_stream(nullptr);
@@ -175,7 +176,7 @@ TEST_CASE("wait_stream throws an error that is known, over the stand-in") {
     const OnGpu<int> number(1, 1);
     group.all_reduce(number.named());
     if (rank == 0) {
-      const Work work = group.async_all_reduce(number.named());
+      const Work work = group.all_reduce(number.named(), async_op);
       group.destroy();
       const std::string said = error_of([&] { work.wait_stream(nullptr); });
       expect(said.find("the group was destroyed") != std::string::npos, said);
@@ -192,7 +193,7 @@ TEST_CASE("an operation for which no thread waits times out, over the stand-in")
     group.all_reduce(number.named());
     if (rank == 0) {
       const OwnedStream stream;
-      group.async_all_reduce(number.named(), ReduceOp::Sum, milliseconds(300))
+      group.all_reduce(number.named(), {.timeout = milliseconds(300), .async_op = true})
           .wait_stream(stream.get());
       const std::string said = first_error(group);
       expect(said.find("collective number 2 was not done in time") != std::string::npos, said);
@@ -214,7 +215,7 @@ TEST_CASE("an operation for which no thread waits names a rank that died, over t
       words.await("started");
       kill(getpid(), SIGKILL);
     }
-    const Work work = group.async_all_reduce(number.named());
+    const Work work = group.all_reduce(number.named(), async_op);
     words.tell("started");
     say(first_error(group));
   });
@@ -227,7 +228,7 @@ TEST_CASE("operations reuse events, over the stand-in") {
     const OnGpu<int> number(1, 0);
     const auto ten = [&] {
       std::vector<Work> works;
-      for (int i = 0; i < 10; ++i) works.push_back(group.async_all_reduce(number.named()));
+      for (int i = 0; i < 10; ++i) works.push_back(group.all_reduce(number.named(), async_op));
       wait_all(works);
     };
     const auto events = test::standin_function<int()>("standin_events");
@@ -247,7 +248,8 @@ TEST_CASE("two ranks have one communicator for messages, over the stand-in") {
     const int peer = 1 - rank;
     std::vector<Work> works;
     for (const bool is_sending : {rank == 0, rank == 1}) {
-      works.push_back(is_sending ? group.isend(out.named(), peer) : group.irecv(in.named(), peer));
+      works.push_back(is_sending ? group.send(out.named(), peer, async_op)
+                                 : group.recv(in.named(), peer, async_op));
     }
     wait_all(works);
     expect(in.read() == std::vector<int>(30000, peer), "the message");
@@ -262,12 +264,12 @@ TEST_CASE("a batch is one group on the group's communicator, over the stand-in")
     ProcessGroup group = ProcessGroup::connect(over(is_connected ? "nccl" : kBoth));
     std::vector<std::unique_ptr<OnGpu<int>>> out;
     std::vector<std::unique_ptr<OnGpu<int>>> in;
-    std::vector<P2POperation> batch;
+    std::vector<P2POp> batch;
     for (int step = 1; step < 4; ++step) {
       out.push_back(std::make_unique<OnGpu<int>>(30000, 10 * rank + step));
       in.push_back(std::make_unique<OnGpu<int>>(30000, -1));
-      batch.push_back(P2POperation::send(out.back()->named(), (rank + step) % 4));
-      batch.push_back(P2POperation::recv(in.back()->named(), (rank + 4 - step) % 4));
+      batch.push_back(P2POp::send(out.back()->named(), (rank + step) % 4));
+      batch.push_back(P2POp::recv(in.back()->named(), (rank + 4 - step) % 4));
     }
     const int communicators_before = is_connected ? communicators() : 0;
     const int launches_before = is_connected ? launches() : 0;
@@ -298,8 +300,8 @@ TEST_CASE("a batch with memory of the host and of a GPU works, over the stand-in
     std::vector<int> host_in(30000, -1);
     group.all_reduce(out.named(), ReduceOp::Max);
     wait_all(batch_isend_irecv(
-        group, {P2POperation::send(host_out, 1 - rank), P2POperation::send(out.named(), 1 - rank),
-                P2POperation::recv(in.named(), 1 - rank), P2POperation::recv(host_in, 1 - rank)}));
+        group, {P2POp::send(host_out, 1 - rank), P2POp::send(out.named(), 1 - rank),
+                P2POp::recv(in.named(), 1 - rank), P2POp::recv(host_in, 1 - rank)}));
     expect(host_in == std::vector<int>(30000, 1 - rank), "the host's message");
     expect(in.read() == std::vector<int>(30000, 1), "the GPU's message");
     group.barrier();
@@ -308,18 +310,18 @@ TEST_CASE("a batch with memory of the host and of a GPU works, over the stand-in
 
 TEST_CASE("with DRUN_DEBUG=1 a batch of other sizes is a mismatch, over the stand-in") {
   const StoreProcess store;
-  const auto ends =
-      run_ranks({.size = 2, .port = store.port(), .environment = {{"DRUN_DEBUG", "1"}}},
-                [&](int rank, const Say& say) {
-                  test::use_standins();
-                  ProcessGroup group = ProcessGroup::connect(over("nccl", seconds(5)));
-                  const OnGpu<int> out(4, rank);
-                  const OnGpu<int> in(rank == 0 ? 4 : 3, -1);
-                  say(error_of([&] {
-                    wait_all(batch_isend_irecv(group, {P2POperation::send(out.named(), 1 - rank),
-                                                       P2POperation::recv(in.named(), 1 - rank)}));
-                  }));
-                });
+  const auto ends = run_ranks(
+      {.size = 2, .port = store.port(), .environment = {{"DRUN_DEBUG", "1"}}},
+      [&](int rank, const Say& say) {
+        test::use_standins();
+        ProcessGroup group = ProcessGroup::connect(over("nccl", seconds(5)));
+        const OnGpu<int> out(4, rank);
+        const OnGpu<int> in(rank == 0 ? 4 : 3, -1);
+        say(error_of([&] {
+          wait_all(batch_isend_irecv(
+              group, {P2POp::send(out.named(), 1 - rank), P2POp::recv(in.named(), 1 - rank)}));
+        }));
+      });
   CHECK_THAT(ends[1].said, ContainsSubstring("rank 0 sends i32 x 4, this rank receives i32 x 3"));
 }
 
@@ -355,11 +357,11 @@ TEST_CASE("the end of a group does not wait for another group's collective, over
     const OnGpu<int> other(1, 1);
     part->barrier();
     Work work;
-    if (rank == 0) work = world.async_all_reduce(number.named());
+    if (rank == 0) work = world.all_reduce(number.named(), async_op);
     part.reset();
     if (rank == 0) words.tell("the group has ended");
     if (rank == 1) words.await("the group has ended");
-    if (rank == 1) work = world.async_all_reduce(number.named());
+    if (rank == 1) work = world.all_reduce(number.named(), async_op);
     work.wait();
     world.barrier();
   });
@@ -441,17 +443,19 @@ TEST_CASE("work before on the thread's default stream completes first, over the 
       other.write({20});
       group.all_reduce(other.named());
       group.all_reduce(of_host);
-      return group.barrier();
+      group.barrier();
+      return;
     }
     // One thread connects and another operation on the host's memory is pending, so other threads
     // could run what this one starts.
-    const Work on_host = group.async_all_reduce(of_host);
+    const Work on_host = group.all_reduce(of_host, async_op);
     std::jthread connecting([&] { group.all_reduce(one.named()); });
     std::this_thread::sleep_for(milliseconds(100));
     const int written = 3;
     Kernel kernel{.to = other.data(), .from = &written, .time = milliseconds(100)};
     launch(kPerThreadStream, kernel);
-    const Work work = group.async_all_reduce(device_elements(other.data(), 1, 0, kPerThreadStream));
+    const Work work =
+        group.all_reduce(device_elements(other.data(), 1, 0, kPerThreadStream), async_op);
     words.tell("it has returned");
     work.wait();
     expect(other.read()[0] == 23, "the sum, not " + std::to_string(other.read()[0]));
@@ -469,11 +473,11 @@ TEST_CASE("a pending operation does not break a capture of another stream, over 
     constexpr int kGlobal = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
     test::standin_function<int(Stream, int)>("cuStreamBeginCapture_v2")(stream.get(), kGlobal);
     if (rank == 1) words.await("started");
-    const Work work = group.async_all_reduce(number.named());
+    const Work work = group.all_reduce(number.named(), async_op);
     if (rank == 0) words.tell("started");
     work.wait();
     const std::string said = error_of([&] {
-      const Work again = group.async_all_reduce(number.named());
+      const Work again = group.all_reduce(number.named(), async_op);
       again.wait_stream(stream.get());  // cannot be captured, so the thread waits
       expect(again.is_completed(), "it is done");
     });
@@ -500,11 +504,11 @@ TEST_CASE("a program that exits without destroy joins the group's threads") {
     });
     std::vector<int> numbers(3, 1);
     init_process_group(over(kBoth));
-    default_group().async_all_reduce(numbers).wait();
+    default_group().all_reduce(numbers, async_op).wait();
     if (is_on_gpu) {
       setenv("HAS_GPU", "1", 1);
       const OnGpu<int> number(1, 1);
-      default_group().async_all_reduce(number.named()).wait();
+      default_group().all_reduce(number.named(), async_op).wait();
     }
     default_group().barrier();
     std::exit(0);

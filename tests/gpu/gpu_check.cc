@@ -215,7 +215,7 @@ void absent_rank(const Task& task) {
   if (task.is_last()) return std::this_thread::sleep_for(2 * kLimit);
   const Clock::time_point began = Clock::now();
   try {
-    world.all_reduce(number.named(), ReduceOp::Sum, kLimit);
+    world.all_reduce(number.named(), {kLimit});
   } catch (const WorkerError& error) {
     const Clock::duration took = Clock::now() - began;
     expect(error.kind() == WorkerError::Kind::Timeout, error.what());
@@ -235,7 +235,7 @@ void message_beside_collective(const Task& task) {
   for (const char* what : {"first message ", ", second "}) {
     const Clock::time_point began = Clock::now();
     Work work;
-    if (task.rank == 0) work = world.async_all_reduce(numbers.named());
+    if (task.rank == 0) work = world.all_reduce(numbers.named(), async_op);
     if (task.rank == 0) world.send(message.named(), 1);
     if (task.rank == 1) world.recv(message.named(), 0);
     figure += what + in_ms(Clock::now() - began);
@@ -259,7 +259,7 @@ void sends_before_receive(const Task& task) {
   const Clock::time_point began = Clock::now();
   std::vector<Work> works;
   if (task.rank == 0) {
-    for (const auto& message : messages) works.push_back(world.isend(message->named(), 1));
+    for (const auto& message : messages) works.push_back(world.send(message->named(), 1, async_op));
     task.say("32 isends return after " + in_ms(Clock::now() - began));
   } else if (task.rank == 1) {
     std::this_thread::sleep_for(milliseconds(500));
@@ -299,7 +299,7 @@ void streams(const Task& task) {
     must(gpu.api().copy_to_device(reinterpret_cast<worker::cuda::Address>(number.data()), &value,
                                   sizeof value, stream),
          "cuMemcpyHtoDAsync");
-    world.async_all_reduce(device_elements(number.data(), 1, 0, stream)).wait();
+    world.all_reduce(device_elements(number.data(), 1, 0, stream), async_op).wait();
     expect(number.read()[0] == world.size() * (world.size() + 1) / 2, "the work before on " + what);
   }
   gpu.api().stream_destroy(blocking);
@@ -322,7 +322,7 @@ void wait_stream(const Task& task) {
   world.monitored_barrier();
   if (task.is_last()) std::this_thread::sleep_for(milliseconds(100));
   const Clock::time_point began = Clock::now();
-  const Work work = world.async_all_reduce(number.named());
+  const Work work = world.all_reduce(number.named(), async_op);
   work.wait_stream(stream);
   const Clock::duration took = Clock::now() - began;
   int sum = 0;
@@ -335,7 +335,7 @@ void wait_stream(const Task& task) {
   work.wait();
   gpu.api().stream_destroy(stream);
   world.barrier();
-  task.say("async_all_reduce and wait_stream returned after " + in_ms(took));
+  task.say("all_reduce with async_op and wait_stream returned after " + in_ms(took));
 }
 
 // No thread waits for an operation that the last rank does not join.
@@ -346,14 +346,14 @@ void unwatched(const Task& task) {
   check_sum(world, number);
   if (task.is_last()) return std::this_thread::sleep_for(3 * kLimit);
   const Clock::time_point began = Clock::now();
-  const Work work = world.async_all_reduce(number.named(), ReduceOp::Sum, kLimit);
+  const Work work = world.all_reduce(number.named(), {.timeout = kLimit, .async_op = true});
   work.wait_stream(nullptr);
   const int last = world.size() - 1;
   std::vector<int> word(1);
   std::string said;
   while (said.rfind("broken: ", 0) != 0 && Clock::now() < began + 2 * kLimit) {
     std::this_thread::sleep_for(milliseconds(10));
-    said = error_of([&] { world.isend(word, last); });
+    said = error_of([&] { world.send(word, last, async_op); });
   }
   expect(said.find("was not done in time") != std::string::npos, said);
   task.say("after " + in_ms(Clock::now() - began) + ": " + said);
@@ -366,7 +366,7 @@ void batch(const Task& task) {
   ProcessGroup world = connect();
   const OnGpu<int> number(1, 0);
   std::vector<std::unique_ptr<OnGpu<int>>> in;
-  std::vector<P2POperation> messages;
+  std::vector<P2POp> messages;
   const OnGpu<int> out(kCount, task.rank);
   const auto exchange = [&] {
     in.clear();
@@ -374,8 +374,8 @@ void batch(const Task& task) {
     for (int peer = 0; peer < world.size(); ++peer) {
       if (peer == task.rank) continue;
       in.push_back(std::make_unique<OnGpu<int>>(kCount, -1));
-      messages.push_back(P2POperation::send(out.named(), peer));
-      messages.push_back(P2POperation::recv(in.back()->named(), peer));
+      messages.push_back(P2POp::send(out.named(), peer));
+      messages.push_back(P2POp::recv(in.back()->named(), peer));
     }
     wait_all(batch_isend_irecv(world, messages));
     std::size_t at = 0;
@@ -429,11 +429,11 @@ void graph(const Task& task) {
   const Elements elements = device_elements(number.data(), 1, 0, stream);
   const std::string sum = error_of([&] { world.all_reduce(elements); });
   const std::string message =
-      error_of([&] { world.isend(elements, (task.rank + 1) % world.size()); });
+      error_of([&] { world.send(elements, (task.rank + 1) % world.size(), async_op); });
   Stream other = nullptr;
   must(gpu.api().stream_create(&other, worker::cuda::kStreamNonBlocking), "cuStreamCreate");
   for (int i = 0; i < 10; ++i) {
-    world.async_all_reduce(device_elements(number.data(), 1, 0, other), ReduceOp::Max).wait();
+    world.all_reduce(device_elements(number.data(), 1, 0, other), ReduceOp::Max, async_op).wait();
   }
   void* captured = nullptr;
   must(driver<Result(Stream, void**)>("cuStreamEndCapture")(stream, &captured),
@@ -528,7 +528,7 @@ void exit_without_destroy(const Task& task) {
   world.barrier();
   static Work work;
   if (task.rank == 0) {
-    if (task.amount == 1) work = world.async_all_reduce(number.named());
+    if (task.amount == 1) work = world.all_reduce(number.named(), async_op);
     std::this_thread::sleep_for(milliseconds(100));
     shared_time().set_now();
   } else {

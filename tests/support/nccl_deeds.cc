@@ -78,8 +78,8 @@ void check_nccl_messages() {
   std::vector<Work> works;
   for (std::size_t turn = 0; turn < 3; ++turn) {
     for (const Work& work :
-         batch_isend_irecv(group, {P2POperation::send(sent[turn]->named(), next),
-                                   P2POperation::recv(arrived[turn]->unnamed(), previous)})) {
+         batch_isend_irecv(group, {P2POp::send(sent[turn]->named(), next),
+                                   P2POp::recv(arrived[turn]->unnamed(), previous)})) {
       works.push_back(work);
     }
   }
@@ -90,8 +90,8 @@ void check_nccl_messages() {
   works.clear();
   for (const bool is_sending : {group.rank() % 2 == 0, group.rank() % 2 != 0}) {
     for (std::size_t turn = 0; turn < 3; ++turn) {
-      works.push_back(is_sending ? group.isend(sent[turn]->named(), next)
-                                 : group.irecv(arrived[turn]->unnamed(), previous));
+      works.push_back(is_sending ? group.send(sent[turn]->named(), next, async_op)
+                                 : group.recv(arrived[turn]->unnamed(), previous, async_op));
     }
   }
   wait_all(works);
@@ -110,7 +110,7 @@ void check_nccl_async() {
   std::vector<Work> works;
   for (int i = 0; i < 8; ++i) {
     numbers.push_back(std::make_unique<OnGpu<float>>(1000, static_cast<float>(i)));
-    works.push_back(group.async_all_reduce(numbers.back()->named()));
+    works.push_back(group.all_reduce(numbers.back()->named(), async_op));
     if (i == 4) group.all_reduce(numbers.back()->named());  // queued after the asynchronous ones
   }
   for (std::size_t i = 0; i < works.size(); ++i) {
@@ -134,8 +134,8 @@ void check_both_memories() {
   group.all_reduce(of_host);
   group.all_reduce(of_gpu.named());
   group.all_reduce(of_gpu.unnamed());  // CUDA is loaded by now
-  Work work = group.async_all_reduce(of_host);
-  group.async_all_reduce(of_gpu.named()).wait();
+  Work work = group.all_reduce(of_host, async_op);
+  group.all_reduce(of_gpu.named(), async_op).wait();
   work.wait();
   const int size = group.size();
   expect(of_host == std::vector<int>(5, size * size), "the host's sum");

@@ -127,6 +127,10 @@ void ProcessGroup::Group::destroy() {
   failed_.notify_all();
 }
 
+Deadline ProcessGroup::Group::deadline(Timeout timeout) const {
+  return worker::deadline_in(std::min(timeout.value_or(parts_.job->timeout), kLongest));
+}
+
 template <typename Namer>
 ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout timeout) {
   const Milliseconds limit = timeout.value_or(parts_.job->timeout);
@@ -255,9 +259,11 @@ void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
   in_turn(name, limit, [this, &call](const Turn& turn) { run_now(call, turn); });
 }
 
-Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
+Work ProcessGroup::Group::start(const Call& call, Timeout timeout,
+                                std::shared_ptr<const void> counts) {
   const auto name = [call] { return to_string(call); };
-  const Limit limit = admit_pending(name, timeout);
+  Limit limit = admit_pending(name, timeout);
+  limit.counts = std::move(counts);
   check_possible(call);
   if (parts_.backend->starts(call)) {
     start_thread_of(name, [this] { requests_->start(); });

@@ -89,10 +89,13 @@ class ProcessGroup::Group {
   worker::Place place() const { return {parts_.rank, parts_.size}; }
 
   void run(const Call& call, Timeout timeout);
-  Work start(const Call& call, Timeout timeout);
+  // `counts`: kept until the operation is done.
+  Work start(const Call& call, Timeout timeout, std::shared_ptr<const void> counts = nullptr);
   int exchange(const worker::Message& message, Timeout timeout);
   Work start(const worker::Message& message, Timeout timeout);
   std::vector<Work> start(const std::vector<worker::Message>& batch, Timeout timeout);
+  // Of an operation that is started now.
+  Deadline deadline(Timeout timeout) const;
   void monitored_barrier(Timeout timeout, bool names_all);
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout);
   // Exchanges numbers, the same count on each rank; returns all in rank order. Every rank must call
@@ -115,8 +118,9 @@ class ProcessGroup::Group {
   struct Limit {
     Deadline deadline{};
     std::chrono::milliseconds time{0};
-    std::optional<int> peer = std::nullopt;   // of a message
-    std::shared_ptr<void> pending = nullptr;  // counts it among the pending ones
+    std::optional<int> peer = std::nullopt;        // of a message
+    std::shared_ptr<void> pending = nullptr;       // counts it among the pending ones
+    std::shared_ptr<const void> counts = nullptr;  // of its call
   };
 
   // Throws if no operation can be started.

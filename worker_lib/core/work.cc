@@ -65,7 +65,7 @@ std::exception_ptr Work::error() const {
 }
 
 int Work::peer() const {
-  if (!request_) return 0;
+  if (!request_) return peer_;
   request_->wait();
   return request_->get();
 }
