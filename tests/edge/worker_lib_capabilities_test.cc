@@ -145,6 +145,8 @@ std::map<std::string, Action> actions(bool is_on_gpu) {
       {"u64", sum<std::uint64_t>(is_on_gpu)},
       {"f16", sum<Float16>(is_on_gpu)},
       {"bf16", sum<BFloat16>(is_on_gpu)},
+      {"f8e4m3", sum<Float8E4M3>(is_on_gpu)},
+      {"f8e5m2", sum<Float8E5M2>(is_on_gpu)},
       {"f32", sum<float>(is_on_gpu)},
       {"f64", sum<double>(is_on_gpu)},
       {"product", reduced(ReduceOp::Product, 1)},

@@ -108,10 +108,12 @@ TEST_CASE("a failed connect is reported with NCCL's message, over the stand-in")
 }
 
 TEST_CASE("an asynchronous error names rank, operation and number, over the stand-in") {
-  const auto said = said_with("async_error=3", 1, [](int) {
-    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
-    reduce_times(group, 5);
-  });
+  const auto said = said_with("async_error=3", 1,
+                              [](int) {
+                                ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+                                reduce_times(group, 5);
+                              },
+                              {{"STANDIN_NCCL_NETWORK", "1"}});
   CHECK_THAT(said[1], ContainsSubstring("peer lost| rank 1: all_reduce(f32 x 4, sum): NCCL 2.28.9: "
                                         "collective number 3: remote process exited"));
   CHECK_THAT(said[0], ContainsSubstring("rank 0: all_reduce(f32 x 4, sum): "));

@@ -1,7 +1,5 @@
 // Tests the nccl backend with stand-ins for NCCL and CUDA's driver (tests/standin) and, on a
 // machine with an NVIDIA GPU, with the real libraries: one rank, and several ranks on one GPU.
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
@@ -71,13 +69,6 @@ std::vector<Part> parts() {
       {"both memories", 1, [](const Ranks&, int) { test::check_both_memories(); }},
       {"groups", 2, [](const Ranks&, int) { test::check_nccl_groups(); }},
   };
-}
-
-// Looks up a function of the stand-in for CUDA's driver, which is already loaded.
-template <typename Function>
-Function* standins_function(const char* name) {
-  void* const library = dlopen(std::getenv("DRUN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
 }  // namespace
@@ -157,7 +148,7 @@ TEST_CASE("earlier work on the caller's stream completes first, over the stand-i
       int* number;
       int value;
     } kernel{number.data(), rank + 1};
-    const auto enqueue = standins_function<decltype(standin_enqueue)>("standin_enqueue");
+    const auto enqueue = test::standin_function<decltype(standin_enqueue)>("standin_enqueue");
     const auto slow = [](void* argument) {
       const auto* const what = static_cast<const Kernel*>(argument);
       std::this_thread::sleep_for(milliseconds(50));
@@ -188,7 +179,7 @@ TEST_CASE("a stream that is captured into a graph is rejected, over the stand-in
     worker::cuda::Stream stream = nullptr;
     expect(cuda.stream_create(&stream, 0) == worker::cuda::kSuccess, "a stream");
     const Elements elements = device_elements(number.data(), 1, 0, stream);
-    standins_function<int(worker::cuda::Stream, int)>("cuStreamBeginCapture_v2")(stream, 0);
+    test::standin_function<int(worker::cuda::Stream, int)>("cuStreamBeginCapture_v2")(stream, 0);
     for (const std::string& said :
          {test::error_of([&] { group.all_reduce(elements); }),
           test::error_of([&] { group.all_reduce(elements, async_op).wait(); }),
@@ -198,7 +189,7 @@ TEST_CASE("a stream that is captured into a graph is rejected, over the stand-in
              said);
     }
     void* graph = nullptr;
-    standins_function<int(worker::cuda::Stream, void**)>("cuStreamEndCapture")(stream, &graph);
+    test::standin_function<int(worker::cuda::Stream, void**)>("cuStreamEndCapture")(stream, &graph);
     group.all_reduce(elements);
     expect(number.read()[0] == 4, "the group is well");
     cuda.stream_destroy(stream);

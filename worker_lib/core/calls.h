@@ -41,15 +41,7 @@ void check_scatter_parts(const Place& place, const ConstBuffer& whole, const Cou
                          int root);
 void check_all_to_all_parts(const Place& place, const ConstBuffer& whole, const Counts& counts);
 
-// A message to or from another rank.
-struct Message {
-  bool is_send = false;
-  ConstElements outgoing = {};             // of a send
-  Elements incoming = {};                  // of a receive
-  std::optional<int> peer = std::nullopt;  // absent: from anyone
-  int tag = 0;
-};
-
+using Message = MessageCall;
 // "send(f32 x 3, to rank 1)", "recv(f32 x 3, from anyone)".
 std::string to_string(const Message& message);
 void check(const Place& place, const Message& message);

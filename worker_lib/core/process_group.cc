@@ -1,8 +1,6 @@
 #include "drun/process_group.h"
 
-#include <algorithm>
 #include <array>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -176,40 +174,27 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
   return ProcessGroup(std::move(group));
 }
 
-// Every rank creates the groups of all colors, one after the other, so that all count alike.
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
                                                 const TimeoutOptions& options) {
-  const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};
-  const std::vector<int> all = group_->told_by_all(mine, options.timeout);
-  std::map<int, std::vector<std::pair<int, int>>> members;  // color -> (key, rank)
-  for (int each = 0; each < size(); ++each) {
-    const int* told = &all[mine.size() * static_cast<std::size_t>(each)];
-    if (told[0] != 0) members[told[1]].emplace_back(told[2], each);
-  }
-  std::optional<ProcessGroup> own;
-  for (auto& [each_color, keyed] : members) {
-    std::sort(keyed.begin(), keyed.end());
-    std::vector<int> ranks;
-    for (const auto& [each_key, each_rank] : keyed) ranks.push_back(each_rank);
-    std::optional<ProcessGroup> group = new_group(ranks, options);
-    if (group) own = std::move(group);
-  }
-  return own;
+  std::shared_ptr<Group> group = group_->split(color, key, options.timeout);
+  if (!group) return std::nullopt;
+  return ProcessGroup(std::move(group));
 }
 
 void ProcessGroup::destroy() { group_->destroy(); }
 
 std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& batch,
                                     const TimeoutOptions& options) {
-  const OpOptions each_options{.timeout = options.timeout, .async_op = true};
-  std::vector<Work> works;
-  works.reserve(batch.size());
+  std::vector<Message> messages;
+  messages.reserve(batch.size());
   for (const P2POp& each : batch) {
-    works.push_back(each.is_send_
-                        ? group.send(each.outgoing_, each.peer_.value(), each.tag_, each_options)
-                        : group.recv(each.incoming_, each.peer_, each.tag_, each_options));
+    messages.push_back({.is_send = each.is_send_,
+                        .outgoing = each.outgoing_.elements,
+                        .incoming = each.incoming_.elements,
+                        .peer = each.peer_,
+                        .tag = each.tag_});
   }
-  return works;
+  return group.group_->start(messages, options.timeout);
 }
 
 }  // namespace drun

@@ -47,11 +47,26 @@
 
 namespace drun {
 
-enum class DataType : std::uint8_t { U8, I8, I16, I32, U32, I64, U64, F16, BF16, F32, F64 };
+enum class DataType : std::uint8_t {
+  U8,
+  I8,
+  I16,
+  I32,
+  U32,
+  I64,
+  U64,
+  F16,
+  BF16,
+  F32,
+  F64,
+  F8E4M3,
+  F8E5M2,
+};
 
 // Integer sums and products wrap around. If a number is NaN, Min and Max return one of the numbers,
 // the same on every rank. Band, Bor and Bxor are for integers. Avg, the sum divided by the number
-// of ranks, is for floating-point types. F16 and BF16 are combined in float and rounded each time.
+// of ranks, is for floating-point types. The short types are combined in float and rounded
+// each time; on GPUs, those of 8 bits in Float16.
 enum class ReduceOp : std::uint8_t { Sum, Product, Min, Max, Band, Bor, Bxor, Avg };
 
 std::size_t size_bytes(DataType type);
@@ -72,7 +87,8 @@ inline constexpr bool is_character =
 }  // namespace detail
 
 // `value` is the DataType of T; undefined for unsupported types. Supported: integers of 1, 2
-// (signed), 4 and 8 bytes, std::byte, float, double, Float16, BFloat16. Characters are rejected.
+// (signed), 4 and 8 bytes, std::byte, float, double, and the types of drun/half.h. Characters are
+// rejected.
 template <typename T, typename = void>
 struct DataTypeOf {};
 template <>
@@ -85,6 +101,10 @@ template <>
 struct DataTypeOf<Float16> : std::integral_constant<DataType, DataType::F16> {};
 template <>
 struct DataTypeOf<BFloat16> : std::integral_constant<DataType, DataType::BF16> {};
+template <>
+struct DataTypeOf<Float8E4M3> : std::integral_constant<DataType, DataType::F8E4M3> {};
+template <>
+struct DataTypeOf<Float8E5M2> : std::integral_constant<DataType, DataType::F8E5M2> {};
 template <typename T>
 struct DataTypeOf<
     T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&

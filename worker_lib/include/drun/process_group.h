@@ -15,7 +15,8 @@
 // Order:   every rank calls the same collectives in the same order with the same type, op and root,
 //          and matching counts. With DRUN_DEBUG=1 the ranks compare their calls first; if they
 //          differ, every rank throws Mismatch with the ranks and their calls. Messages are not part
-//          of that order and never wait for a collective.
+//          of that order and never wait for a collective (batches on GPU memory:
+//          batch_isend_irecv).
 // Memory:  the buffers of a call must not overlap. With async_op, they must stay valid and unused
 //          until the Work is done; counts are copied. After an error the content of outputs is
 //          unspecified. All ranks get the same bits.
@@ -77,6 +78,11 @@ struct InitOptions {
   // Network interface for the traffic between nodes; empty: the variable GLOO_SOCKET_IFNAME, else
   // the address from which MASTER_ADDR is reached (with `store`, or file:// without it: loopback).
   std::string network_interface = "";
+  // The CUDA device of this rank, as torch's device_id: NCCL then connects in init, so that missing
+  // GPUs and ranks that share one are reported there, and the first operation need not connect. All
+  // ranks specify one, or none: each rank then uses the GPU of the first memory that it passes, or
+  // with the backend "nccl" the one with the number of its local rank.
+  std::optional<int> device = std::nullopt;
 };
 
 // Options of an operation: {.timeout = 5s, .async_op = true}, or in C++17 {5s}, {5s, true} or, for
@@ -103,6 +109,8 @@ struct MonitoredBarrierOptions {
 inline constexpr std::nullopt_t any_rank = std::nullopt;
 
 struct Call;
+
+class P2POp;
 
 class ProcessGroup {
  public:
@@ -266,10 +274,10 @@ class ProcessGroup {
   //
   // A send is done when its memory can be reused, a recv when the data is there. A send can wait
   // for its recv, so two ranks that both send first can block each other until the timeout: use
-  // async_op or batch_isend_irecv. Messages between two ranks with the same tag arrive in order.
-  // Type and count must be the same on both sides; otherwise the receiver throws Mismatch. Tags: 0
-  // to 2^20 - 1; the default is 0. Over tcp and Gloo, a recv from any_rank waits until its deadline
-  // even if the expected sender has ended.
+  // async_op or batch_isend_irecv (on GPU memory: the latter). Messages between two ranks with the
+  // same tag arrive in order. Type and count must be the same on both sides; otherwise the receiver
+  // throws Mismatch. Tags: 0 to 2^20 - 1; the default is 0. Over tcp and Gloo, a recv from any_rank
+  // waits until its deadline even if the expected sender has ended.
 
   Work send(ConstBuffer data, int to, int tag, const OpOptions& options = {});
   Work send(ConstBuffer data, int to, const OpOptions& options = {}) {
@@ -306,6 +314,9 @@ class ProcessGroup {
 
  private:
   friend class DeviceMesh;
+  friend void close_default_group();
+  friend std::vector<Work> batch_isend_irecv(ProcessGroup&, const std::vector<P2POp>&,
+                                             const TimeoutOptions&);
   class Group;
   using Timeout = std::optional<std::chrono::milliseconds>;
   // Returns memory for a number of values.
@@ -346,7 +357,10 @@ class P2POp {
   int tag_;
 };
 
-// Starts all messages at once; they complete in any order. The memory rules of async_op apply.
+// Starts all messages at once; they complete in any order, so that none waits for another one's
+// end. The memory rules of async_op apply. On GPU memory, a batch takes part in the order of
+// collectives: its ranks call it at the same point of that order, and each message is in a batch on
+// both ranks.
 //
 //     const int next = (group.rank() + 1) % group.size();
 //     const int previous = (group.rank() + group.size() - 1) % group.size();

@@ -19,6 +19,7 @@
 
 namespace drun {
 
+class Transfer;
 namespace worker {
 class Request;
 }
@@ -31,11 +32,19 @@ class Work {
   Work() = default;
   // A completed message.
   explicit Work(int peer) : peer_(peer) {}
-  explicit Work(std::shared_ptr<worker::Request> request);
+  explicit Work(std::shared_ptr<worker::Request> request, std::weak_ptr<Transfer> transfer = {});
 
   // Blocks until the operation is done or has failed. Without a timeout, the operation's timeout
   // applies. If this timeout ends first: WorkerError (Timeout), and the operation continues.
   void wait(Timeout timeout = {}) const;
+  // For work on a GPU that uses the result: makes `stream`, a cudaStream_t of the operation's GPU
+  // (null: the default stream), wait for the operation. The calling thread does not block, except
+  // while the group is still connecting. If the operation is on host memory, the same as wait().
+  // Throws the operation's error if it is known by now. A later error breaks the group at the
+  // operation's timeout at the latest: `stream` then continues, with unspecified data, and the
+  // group's next call and error() report it. So check error() or wait() before the data leaves the
+  // GPU.
+  void wait_stream(void* stream) const;
   // Done or failed.
   bool is_completed() const;
   // Null while it runs, and after success.
@@ -45,6 +54,7 @@ class Work {
 
  private:
   std::shared_ptr<worker::Request> request_;  // null: already done
+  std::weak_ptr<Transfer> transfer_;          // until it is done; empty: not on a GPU
   int peer_ = 0;                              // if it is null
 };
 
