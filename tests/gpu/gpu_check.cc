@@ -260,7 +260,7 @@ void sends_before_receive(const Task& task) {
   std::vector<Work> works;
   if (task.rank == 0) {
     for (const auto& message : messages) works.push_back(world.send(message->named(), 1, async_op));
-    task.say("32 isends return after " + in_ms(Clock::now() - began));
+    task.say("32 sends return after " + in_ms(Clock::now() - began));
   } else if (task.rank == 1) {
     std::this_thread::sleep_for(milliseconds(500));
     for (int i = 0; i < kMessages; ++i) {
