@@ -691,6 +691,7 @@ std::vector<std::unique_ptr<Transfer>> ProcessGroup::Group::post(
     const std::vector<Message>& batch) {
   if (!Pulse::own().is_on()) return parts_.backend->start_batch(batch);
   std::vector<std::unique_ptr<MarkedTransfer>> marked;
+  marked.reserve(batch.size());
   for (const Message& message : batch) {
     marked.push_back(std::make_unique<MarkedTransfer>(operation_of(message, parts_.label)));
   }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
-#include "worker_lib/base/signature.h"
 
 namespace drun::worker {
 namespace {
@@ -15,29 +14,6 @@ using Kind = WorkerError::Kind;
 
 ConstElements data_of(const MessageCall& message) {
   return message.is_send ? message.outgoing : message.incoming;
-}
-
-// What one side of a message tells the other.
-struct Compared {
-  bool is_send = false;
-  int peer = 0;
-  std::string key;
-  Signature signature{};
-};
-
-void publish(KeyStore& store, const Compared& mine, Deadline deadline) {
-  const char* const bytes = reinterpret_cast<const char*>(&mine.signature);
-  store.set(mine.key, std::string(bytes, sizeof mine.signature), left_until(deadline));
-}
-
-void compare(KeyStore& store, const Compared& mine, Deadline deadline) {
-  const std::string told = store.get(mine.key, left_until(deadline));
-  Signature theirs{};
-  if (told.size() == sizeof theirs) std::memcpy(&theirs, told.data(), sizeof theirs);
-  if (theirs == mine.signature) return;
-  throw BackendFailure(Kind::Mismatch, mine.peer,
-                       "rank " + std::to_string(mine.peer) + " sends " + describe(theirs) +
-                           ", this rank receives " + describe(mine.signature));
 }
 
 }  // namespace
@@ -79,22 +55,23 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::start(
   }
   const bool is_empty =
       std::all_of(p2p.begin(), p2p.end(), [](const P2P& each) { return each.count == 0; });
-  const auto issue_now = [this, &channel, peer, own, is_empty, p2p = std::move(p2p), after,
-                          compare_all = comparison_of(messages, "pair")](Deadline deadline) {
+  StartQueue::Issue issue_now = [this, &channel, peer, own, is_empty, p2p = std::move(p2p), after,
+                                 all = compared(messages, "pair")](Deadline deadline) {
     const Awaited awaited{.peer = peer, .deadline = deadline};
     if (!is_empty && !channel.line) {
       channel.line = lines_.connect(name(peer), std::min(own, peer),
                                     {.rank = own < peer ? 0 : 1, .size = 2}, awaited);
       channel.is_connected = true;
     }
-    compare_all(deadline);
+    compare(all, deadline);
     if (is_empty) return StartQueue::Issued{};
     Event end = channel.line->start(*after, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
       return issue(p2p, comm, stream);
     });
     return StartQueue::Issued{.line = channel.line, .end = std::move(end)};
   };
-  auto operation = std::make_shared<StartQueue::Operation>(issue_now, Awaited{.peer = peer});
+  auto operation =
+      std::make_shared<StartQueue::Operation>(std::move(issue_now), Awaited{.peer = peer});
   channel.queue.add(operation);
   // Connecting and comparing wait for the other rank.
   if (channel.is_connected && !lines_.context().is_debug) {
@@ -103,29 +80,45 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::start(
   return operation;
 }
 
-NcclMessages::Comparison NcclMessages::comparison_of(const std::vector<MessageCall>& messages,
-                                                     const char* kind) {
-  if (!lines_.context().is_debug) return [](Deadline) {};
+std::vector<NcclMessages::Compared> NcclMessages::compared(const std::vector<MessageCall>& messages,
+                                                           const char* kind) {
   std::vector<Compared> all;
+  if (!lines_.context().is_debug) return all;
+  all.reserve(messages.size());
   const std::lock_guard lock(mutex_);
   for (const MessageCall& message : messages) {
     const int peer = message.peer.value();
-    const auto [from, to] = message.is_send ? std::pair(lines_.context().rank, peer)
-                                            : std::pair(peer, lines_.context().rank);
-    const std::string direction =
-        "nccl/" + std::string(kind) + "/" + std::to_string(from) + "-" + std::to_string(to);
+    const int own = lines_.context().rank;
+    const std::string direction = "nccl/" + std::string(kind) + "/" +
+                                  std::to_string(message.is_send ? own : peer) + "-" +
+                                  std::to_string(message.is_send ? peer : own);
     const ConstElements data = data_of(message);
     all.push_back({.is_send = message.is_send,
                    .peer = peer,
-                   .key = direction + "/" + std::to_string(compared_[direction]++),
+                   .key = direction + "/" + std::to_string(numbers_[direction]++),
                    .signature = signature_of(data.type, data.count)});
   }
-  return [all = std::move(all), store = lines_.context().store](Deadline deadline) {
-    for (const Compared& each : all)
-      if (each.is_send) publish(*store, each, deadline);
-    for (const Compared& each : all)
-      if (!each.is_send) compare(*store, each, deadline);
-  };
+  return all;
+}
+
+void NcclMessages::compare(const std::vector<Compared>& all, Deadline deadline) const {
+  if (all.empty()) return;
+  KeyStore& store = *lines_.context().store;
+  for (const Compared& mine : all) {
+    if (!mine.is_send) continue;
+    const char* const bytes = reinterpret_cast<const char*>(&mine.signature);
+    store.set(mine.key, std::string(bytes, sizeof mine.signature), left_until(deadline));
+  }
+  for (const Compared& mine : all) {
+    if (mine.is_send) continue;
+    const std::string told = store.get(mine.key, left_until(deadline));
+    Signature theirs{};
+    if (told.size() == sizeof theirs) std::memcpy(&theirs, told.data(), sizeof theirs);
+    if (theirs == mine.signature) continue;
+    throw BackendFailure(Kind::Mismatch, mine.peer,
+                         "rank " + std::to_string(mine.peer) + " sends " + describe(theirs) +
+                             ", this rank receives " + describe(mine.signature));
+  }
 }
 
 }  // namespace drun::worker

@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "drun/backend.h"
+#include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
 #include "worker_lib/nccl/communicators.h"
 #include "worker_lib/nccl/start_queue.h"
@@ -40,11 +40,18 @@ class NcclMessages {
 
   // The point after which a message may run.
   Event point_of(const MessageCall& message);
-  // For comparisons: publishes the sends, then waits for the other side of the receives.
-  using Comparison = std::function<void(Deadline deadline)>;
-  // In the order in which messages are started; does nothing without is_debug. `kind` is the same
+  // What the two ranks of a message compare.
+  struct Compared {
+    bool is_send = false;
+    int peer = 0;
+    std::string key = "";
+    Signature signature{};
+  };
+  // Call it in the order in which messages are started. Empty without is_debug. `kind` is the same
   // on both sides.
-  Comparison comparison_of(const std::vector<MessageCall>& messages, const char* kind);
+  std::vector<Compared> compared(const std::vector<MessageCall>& messages, const char* kind);
+  // Publishes the sends, then waits for the other side of the receives.
+  void compare(const std::vector<Compared>& all, Deadline deadline) const;
 
  private:
   // This rank and another one.
@@ -60,8 +67,8 @@ class NcclMessages {
 
   Communicators& lines_;
   std::mutex mutex_;
-  std::map<int, Channel> channels_;                // by peer; never removed
-  std::map<std::string, std::uint64_t> compared_;  // messages of each kind and direction
+  std::map<int, Channel> channels_;               // by peer; never removed
+  std::map<std::string, std::uint64_t> numbers_;  // messages of each kind and direction
 };
 
 }  // namespace drun::worker

@@ -196,9 +196,9 @@ class NcclBackend final : public Backend {
       after.push_back(messages_.point_of(located(message)));
     }
     auto operation = add(
-        [this, p2p = std::move(p2p), compare_all = messages_.comparison_of(batch, "batch")](
+        [this, p2p = std::move(p2p), all = messages_.compared(batch, "batch")](
             Deadline deadline, std::span<const Event> points) {
-          compare_all(deadline);
+          messages_.compare(all, deadline);
           return all_->start(
               points, {.what = kBatch, .deadline = deadline},
               [&](nccl::Comm comm, cuda::Stream stream) { return issue(p2p, comm, stream); });
