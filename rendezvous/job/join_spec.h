@@ -11,7 +11,7 @@
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/endpoint.h"
-#include "rendezvous/net/secret.h"
+#include "rendezvous/tls/secret.h"
 
 namespace drun {
 
