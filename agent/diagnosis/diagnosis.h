@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/job/evidence.h"
+#include "agent/stacks/evidence.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/restart_policy.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rendezvous/job/evidence.h"
+#include "agent/stacks/evidence.h"
 #include "rendezvous/job/outcome.h"
 
 namespace drun::agent {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "agent/diagnosis/diagnosis.h"
-#include "rendezvous/job/evidence.h"
+#include "agent/stacks/evidence.h"
 
 namespace drun::agent {
 

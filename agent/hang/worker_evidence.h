@@ -7,8 +7,8 @@
 
 #include "agent/hang/heartbeat_files.h"
 #include "agent/nccl_ras/ras_position.h"
+#include "agent/stacks/evidence.h"
 #include "agent/stacks/stacks.h"
-#include "rendezvous/job/evidence.h"
 
 namespace drun::agent {
 

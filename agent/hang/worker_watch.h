@@ -19,9 +19,9 @@
 #include "agent/nccl_ras/ras_service.h"
 #include "agent/process/kernel_reports.h"
 #include "agent/spec.h"
+#include "agent/stacks/evidence.h"
 #include "agent/stacks/stacks.h"
 #include "rendezvous/base/log.h"
-#include "rendezvous/job/evidence.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/asio.h"
 

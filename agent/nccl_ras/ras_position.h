@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/nccl_ras/ras_report.h"
-#include "rendezvous/job/evidence.h"
+#include "agent/stacks/evidence.h"
 
 namespace drun::agent::ras {
 

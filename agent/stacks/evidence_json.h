@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "agent/stacks/evidence.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/job/evidence.h"
 
 namespace drun::agent {
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "agent/spec.h"
+#include "agent/stacks/evidence.h"
 #include "agent/status/phases.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/job/evidence.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/asio.h"

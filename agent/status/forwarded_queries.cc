@@ -1,43 +1,50 @@
 #include "agent/status/forwarded_queries.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
+
+#include "rendezvous/coordinator/node_queries.h"
 
 namespace drun::agent {
 
-ForwardedQueries::ForwardedQueries(asio::io_context& io, const Log& log, const std::string& word,
-                                   std::chrono::seconds limit, Ask ask, Unanswered unanswered,
-                                   StatusSocket::Requests requests)
-    : io_(io),
-      limit_(limit),
-      ask_(std::move(ask)),
-      unanswered_(std::move(unanswered)),
-      socket_(
-          io, log, word,
-          [this](const std::string& request, StatusSocket::Reply reply) {
-            this->ask(request, std::move(reply));
-          },
-          requests) {}
+using rendezvous::Query;
+using rendezvous::QueryResult;
 
-void ForwardedQueries::ask(const std::string& request, StatusSocket::Reply reply) {
-  const std::uint64_t number = ++last_question_;
-  auto timer = std::make_unique<asio::steady_timer>(io_, limit_);
-  timer->async_wait([this, number](const error_code& ec) {
-    if (ec) return;
-    answer(number, [this] {
-      return unanswered_("the coordinator has not answered in " + std::to_string(limit_.count()) +
-                         " s");
-    });
-  });
-  questions_.emplace(number, Question{std::move(reply), std::move(timer)});
-  ask_(number, request);
+void ForwardedQueries::serve(const std::string& word, StatusSocket::Requests requests, Read read,
+                             Show show) {
+  sockets_.emplace_back(
+      io_, log_, word,
+      [this, read = std::move(read), show = std::move(show)](const std::string& request,
+                                                             StatusSocket::Reply reply) {
+        std::optional<Query> query = read(request);
+        if (!query) return reply(show({.note = "malformed request"}));
+        forward(*std::move(query), show, std::move(reply));
+      },
+      requests);
 }
 
-void ForwardedQueries::answer(std::uint64_t question, const std::function<std::string()>& text) {
-  const auto found = questions_.find(question);
-  if (found == questions_.end()) return;
-  const StatusSocket::Reply reply = std::move(found->second.reply);
-  questions_.erase(found);
-  reply(text());
+void ForwardedQueries::forward(Query query, const Show& show, StatusSocket::Reply reply) {
+  query.number = ++last_number_;
+  // The coordinator itself waits for the nodes.
+  const std::chrono::seconds nodes_limit = rendezvous::rules_of(query.kind).limit;
+  const auto limit = nodes_limit + std::max(std::chrono::seconds(1), nodes_limit / 4);
+  auto timer = std::make_unique<asio::steady_timer>(io_, limit);
+  timer->async_wait([this, limit, number = query.number](const error_code& ec) {
+    if (ec) return;
+    answer({.number = number,
+            .note = "the coordinator has not answered in " + std::to_string(limit.count()) + " s"});
+  });
+  waiting_.emplace(query.number, Waiting{show, std::move(reply), std::move(timer)});
+  send_(query);
+}
+
+void ForwardedQueries::answer(const QueryResult& result) {
+  const auto found = waiting_.find(result.number);
+  if (found == waiting_.end()) return;
+  const Waiting waiting = std::move(found->second);
+  waiting_.erase(found);
+  waiting.reply(waiting.show(result));
 }
 
 }  // namespace drun::agent

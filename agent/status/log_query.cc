@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "rendezvous/base/bytes.h"
 #include "rendezvous/base/foreign_json.h"
 #include "rendezvous/base/text.h"
 
@@ -11,6 +12,9 @@ namespace drun::agent {
 namespace {
 
 using PartJson = nlohmann::json;
+
+constexpr std::size_t kMostLabelBytes = 256;
+constexpr std::size_t kMostNoteBytes = 4096;  // in JSON up to six times as many
 
 template <typename Number>
 std::optional<Number> query_number(std::string_view text) {
@@ -41,8 +45,10 @@ std::optional<LogQuery> parse_log_request(std::string_view request) {
 }
 
 std::string log_answer(const LogPart& part) {
-  const PartJson head{
-      {"round", part.round}, {"size", part.size_bytes}, {"label", part.label}, {"note", part.note}};
+  const PartJson head{{"round", part.round},
+                      {"size", part.size_bytes},
+                      {"label", rendezvous::cut_text(part.label, kMostLabelBytes)},
+                      {"note", rendezvous::cut_text(part.note, kMostNoteBytes)}};
   return head.dump(-1, ' ', false, PartJson::error_handler_t::replace) + "\n" + part.text;
 }
 
@@ -51,11 +57,14 @@ std::optional<LogPart> parse_log_answer(std::string_view answer) {
   if (end == answer.npos || answer.size() - end - 1 > kMostLogPartBytes) return std::nullopt;
   const PartJson head = parse_foreign_json<PartJson>(answer.substr(0, end));
   try {
-    return LogPart{.round = int_of(head.at("round")),
-                   .size_bytes = head.at("size").get<std::uint64_t>(),
-                   .text = std::string(answer.substr(end + 1)),
-                   .label = head.at("label").get<std::string>(),
-                   .note = head.at("note").get<std::string>()};
+    LogPart part{.round = int_of(head.at("round")),
+                 .size_bytes = head.at("size").get<std::uint64_t>(),
+                 .text = std::string(answer.substr(end + 1)),
+                 .label = head.at("label").get<std::string>(),
+                 .note = head.at("note").get<std::string>()};
+    if (part.label.size() > kMostLabelBytes || part.note.size() > kMostNoteBytes)
+      return std::nullopt;
+    return part;
   } catch (const PartJson::exception&) {
     return std::nullopt;
   }

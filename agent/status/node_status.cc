@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "agent/wall_time.h"
+#include "rendezvous/protocol/wire_fields.h"
 
 namespace drun::agent {
 namespace {
@@ -131,10 +132,11 @@ const char* word_of(JobPhase phase) {
 }
 
 // The phase of a node, or why it is unknown.
-const char* state_of(const CensusNode& node, JobPhase phase) {
+const char* state_of(const CensusNode& node, const std::optional<NodeSummary>& summary,
+                     JobPhase phase) {
   switch (node.presence) {
     case NodePresence::Answered:
-      return agent::word_of(node.told.phase);
+      return summary ? agent::word_of(summary->phase) : "silent";
     case NodePresence::Asked:
       return "silent";
     case NodePresence::Coming:
@@ -146,15 +148,16 @@ const char* state_of(const CensusNode& node, JobPhase phase) {
 }
 
 Json node_json(const CensusNode& node, JobPhase phase) {
-  const bool is_told = node.presence == NodePresence::Answered;
-  const auto if_told = [is_told](Json value) { return is_told ? std::move(value) : Json(nullptr); };
+  const std::optional<NodeSummary> summary = decode_summary(node.answer);
+  const NodeSummary told = summary.value_or(NodeSummary{});
+  const auto if_told = [&](Json value) { return summary ? std::move(value) : Json(nullptr); };
   return {{"node_rank", node.node_rank ? Json(*node.node_rank) : Json(nullptr)},
           {"host", node.host},
-          {"state", state_of(node, phase)},
+          {"state", state_of(node, summary, phase)},
           {"workers", node.workers},
-          {"workers_running", if_told(node.told.workers_running)},
-          {"workers_failed", if_told(node.told.workers_failed)},
-          {"up_s", if_told(in_seconds(node.told.up))},
+          {"workers_running", if_told(told.workers_running)},
+          {"workers_failed", if_told(told.workers_failed)},
+          {"up_s", if_told(in_seconds(told.up))},
           {"heard_s", in_seconds(node.heard)}};
 }
 
@@ -202,8 +205,9 @@ Census own_census(const NodeStatus& own, const std::string& note) {
   JobTimesSum times;
   times.add(world.node_rank, own.times);
   census.job.times = times.total();
-  CensusNode self{
-      .host = own.host, .workers = static_cast<int>(own.pids.size()), .told = summary_of(own)};
+  CensusNode self{.host = own.host,
+                  .workers = static_cast<int>(own.pids.size()),
+                  .answer = encode_summary(summary_of(own))};
   if (own.world) {
     census.job.round = world.round;
     census.job.is_preflight = world.is_preflight;
@@ -229,6 +233,14 @@ Json job_fields(const JobFacts& job) {
           {"world_size", job.world_size},
           {"phase_times_s", mean_times_json(job.times)},
           {"longest_phase_times", longest_times_json(job.times)}};
+}
+
+template <typename Archive>
+void fields(Archive& archive, NodeSummary& summary) {
+  rendezvous::word(archive, summary.phase, NodePhase::Waiting);
+  archive.integer(summary.workers_running, rendezvous::kCount);
+  archive.integer(summary.workers_failed, rendezvous::kCount);
+  archive.duration(summary.up, rendezvous::kMostMilliseconds);
 }
 
 Json document(const NodeStatus& own, const Census& census) {
@@ -263,6 +275,20 @@ NodeSummary summary_of(const NodeStatus& status) {
           .workers_running = static_cast<int>(running),
           .workers_failed = status.workers_failed,
           .up = status.up};
+}
+
+std::string encode_summary(NodeSummary summary) {
+  std::string bytes;
+  rendezvous::WireWriter writer(bytes);
+  fields(writer, summary);
+  return bytes;
+}
+
+std::optional<NodeSummary> decode_summary(std::string_view bytes) {
+  NodeSummary summary;
+  rendezvous::WireReader reader(bytes);
+  fields(reader, summary);
+  return reader.is_complete() ? std::optional(summary) : std::nullopt;
 }
 
 Json slow_json(const std::vector<SlowRank>& slow) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/output/line_format.h"
@@ -16,7 +17,8 @@
 
 namespace drun::agent {
 
-using drun::NodePhase;
+// The phase of one node. Waiting: no worker runs there; it waits for other nodes or the next round.
+enum class NodePhase { Joining, Running, Stopping, Waiting };
 
 const char* word_of(NodePhase phase);  // "joining"
 
@@ -54,8 +56,18 @@ NodeStatus without_arguments(NodeStatus status);
 //
 // Without a census, the answer has only this node and a note with the reason.
 
-// This node's entry in a census.
+// A node's own part of its entry in a census (CensusNode::answer).
+struct NodeSummary {
+  NodePhase phase = NodePhase::Joining;
+  int workers_running = 0;
+  int workers_failed = 0;  // in the latest round
+  std::chrono::milliseconds up{0};
+  bool operator==(const NodeSummary&) const = default;
+};
 NodeSummary summary_of(const NodeStatus& status);
+// Absent: malformed.
+std::string encode_summary(NodeSummary summary);
+std::optional<NodeSummary> decode_summary(std::string_view bytes);
 
 // {"rank", "node_rank", "host", ...} of each; also in the report.
 nlohmann::ordered_json slow_json(const std::vector<SlowRank>& slow);

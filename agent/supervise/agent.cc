@@ -14,6 +14,7 @@
 #include "agent/diagnosis/diagnosis.h"
 #include "agent/diagnosis/error_text.h"
 #include "agent/diagnosis/hang_positions.h"
+#include "agent/hang/hang_verdict.h"
 #include "agent/hang/worker_watch.h"
 #include "agent/output/log_files.h"
 #include "agent/output/output.h"
@@ -26,6 +27,8 @@
 #include "agent/process/signals.h"
 #include "agent/spawn/child_descriptors.h"
 #include "agent/speed/speed_watch.h"
+#include "agent/stacks/evidence.h"
+#include "agent/status/log_query.h"
 #include "agent/status/node_status.h"
 #include "agent/supervise/coordinator_seat.h"
 #include "agent/supervise/deadline_watch.h"
@@ -47,8 +50,8 @@
 namespace drun::agent {
 namespace {
 
-// Of this agent's own StacksRequest; those of local sockets count from 1.
-constexpr std::uint64_t kOwnQuestion = std::numeric_limits<std::uint64_t>::max();
+// Of this agent's own query of stacks; those of local sockets count from 1.
+constexpr std::uint64_t kOwnQuery = std::numeric_limits<std::uint64_t>::max();
 // Less than worker_group::Times::hold, and enough for the coordinator's limit for stacks and
 // kOwnErrorHold.
 constexpr std::chrono::seconds kMostHold{14};
@@ -93,25 +96,16 @@ class Agent final : rendezvous::Client::Listener,
   void on_world(const World& world) override;
   void on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) override;
   void on_outcome(const Outcome& outcome) override;
-  void on_evidence_request(std::uint64_t look) override;
-  void on_stacks(std::uint64_t question, const Evidence& evidence) override {
-    if (question != kOwnQuestion) return observers_.answer(question, evidence);
-    take_stacks(evidence);
+  void on_node_query(const rendezvous::NodeQuery& query) override;
+  void on_query_result(const rendezvous::QueryResult& result) override {
+    if (result.number != kOwnQuery) return observers_.answer(result);
+    take_stacks(decode_evidence(result.answer).value_or(Evidence{}));
   }
+  void read_stacks(std::uint64_t query);
+  void read_log(std::uint64_t number, const std::string& request);
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
   void on_fault(const InjectedFault& fault) override { faults_.told(fault); }
-  void on_census(std::uint64_t census) override {
-    report_times();
-    client_->give_summary(census, summary_of(status()));
-  }
-  void on_census_result(std::uint64_t question, const Census& census) override {
-    observers_.answer(question, census);
-  }
-  void on_log_lookup(std::uint64_t lookup, const LogQuery& query) override;
-  void on_log_part(std::uint64_t question, const LogPart& part) override {
-    observers_.answer(question, part);
-  }
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_all_started(const std::vector<int>& pids) override {
     output_.close_worker_ends();
@@ -223,8 +217,8 @@ class Agent final : rendezvous::Client::Listener,
   bool is_stopping_ = false;
   bool is_killing_ = false;
   bool is_ending_ = false;
-  std::size_t log_lookups_ = 0;  // being read, off the loop
-  std::string unusable_;         // why no further round can run on this node; empty: it can
+  std::size_t log_reads_ = 0;  // being read, off the loop
+  std::string unusable_;       // why no further round can run on this node; empty: it can
   std::optional<Outcome> outcome_;
   Observers observers_;
   Clock::time_point round_began_;
@@ -270,14 +264,11 @@ Result<void> Agent::open() {
   auto opened = observers_.open(
       io_, spec_, log_,
       {.status = [this] { return status(); },
-       .ask_job = [this](std::uint64_t question,
-                         const std::string&) { client_->request_census(question); },
-       .ask_stacks = [this](std::uint64_t question, const std::string&) { client_->ask(question); },
-       .request_log = [this](std::uint64_t question,
-                             const LogQuery& query) { client_->request_log(question, query); }});
+       .send_query = [this](const rendezvous::Query& query) { client_->query(query); }});
   if (!opened) return opened;
   JoinSpec join = spec_.join;
   join.restart.diagnose = round_fault;
+  join.make_stack_answers = make_merged_stacks;
   if (join.is_coordinator) {
     if (Result<void> seated = open_server(join); !seated) return seated;
   }
@@ -560,25 +551,42 @@ void Agent::on_message(const rendezvous::CoordinatorMessage& message) {
   }
 }
 
-void Agent::on_evidence_request(std::uint64_t look) {
-  const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
-  if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
-  watch_.look([this, look](const Evidence& evidence) { client_->give_evidence(look, evidence); });
+void Agent::on_node_query(const rendezvous::NodeQuery& query) {
+  switch (query.kind) {
+    case rendezvous::QueryKind::Status:
+      report_times();
+      return client_->answer({query.number, encode_summary(summary_of(status()))});
+    case rendezvous::QueryKind::Stacks:
+      return read_stacks(query.number);
+    case rendezvous::QueryKind::Log:
+      return read_log(query.number, query.question);
+  }
+}
+
+void Agent::read_stacks(std::uint64_t query) {
+  const auto answer = [this, query](const Evidence& evidence) {
+    client_->answer({query, encode_evidence(evidence)});
+  };
+  if (phase() == NodePhase::Running) return watch_.look(answer);
+  answer({.notes = {spec_.host + ": its workers have ended, or are being stopped"}});
 }
 
 // Read in the log directory's thread: a file system may hang.
-void Agent::on_log_lookup(std::uint64_t lookup, const LogQuery& query) {
+void Agent::read_log(std::uint64_t number, const std::string& request) {
   LogPart part{.round = world_ ? world_->round : 0};
   const auto refuse = [&](const std::string& reason) {
     part.note = spec_.host + ": " + reason;
-    client_->give_log_part(lookup, part);
+    client_->answer({number, log_answer(part)});
   };
+  const std::optional<LogQuery> asked = parse_log_request(request);
+  if (!asked) return refuse("malformed request");
+  const LogQuery& query = *asked;
   const int round = query.round.value_or(part.round);
   if (round > part.round) return refuse("round " + std::to_string(round) + " has not begun");
   const std::optional<RankLog> log = output_.rank_log({query.rank, round}, query.is_stderr);
   if (!log) return refuse("rank " + std::to_string(query.rank) + " writes no such log file here");
-  if (log_lookups_ >= kMostLogReads) return refuse("too many ask at the same time");
-  ++log_lookups_;
+  if (log_reads_ >= kMostLogReads) return refuse("too many ask at the same time");
+  ++log_reads_;
   part.label = log->label;
   const auto read = std::make_shared<LogPart>(std::move(part));
   output_.run_off_loop(
@@ -588,9 +596,9 @@ void Agent::on_log_lookup(std::uint64_t lookup, const LogQuery& query) {
         read->text = file.text;
         if (!file.is_read) read->note = "cannot read " + path;
       },
-      [this, lookup, read](bool has_run) {
-        --log_lookups_;
-        if (has_run) client_->give_log_part(lookup, *read);
+      [this, number, read](bool has_run) {
+        --log_reads_;
+        if (has_run) client_->answer({number, log_answer(*read)});
       });
 }
 
@@ -601,8 +609,9 @@ void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
 }
 
 void Agent::on_hang(const rendezvous::HangFound& found) {
-  observers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
-  log_hang(log_, found);
+  const Evidence evidence = decode_evidence(found.evidence).value_or(Evidence{});
+  observers_.write(HangFoundAnywhere{found.round, found.cause, evidence});
+  log_hang(log_, found.cause, evidence);
 }
 
 // A coordinator that takes over finds slow ranks again.
@@ -663,7 +672,7 @@ void Agent::on_worker_failed(const WorkerEnd& seen) {
     client_->report_failure({failure, end.seen});
     return end_hold();
   }
-  if (has_waited) client_->ask(kOwnQuestion);
+  if (has_waited) client_->query({.number = kOwnQuery, .kind = rendezvous::QueryKind::Stacks});
   hold_.expires_after(has_waited ? kMostHold : kPeerHold);
   await_end_of_hold();
 }

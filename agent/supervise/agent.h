@@ -6,9 +6,9 @@
 //   Client   on_stop     Workers stop
 //   Workers  all gone    Output drains and reads the failures' files, then Client reports: success,
 //                        or stopped with the failures in full
-//   Client   on_evidence_request     Watch collects the workers' state, Client sends it to the
-//   coordinator Watch    suspects    Client tells the coordinator, which examines all nodes and may
-//   stop the
+//   Client   on_node_query   the agent answers from its state, Watch reads the workers' stacks, or
+//                   a file is read; Client sends the answer to the coordinator
+//   Watch    suspects    Client tells the coordinator, which examines all nodes and may stop the
 //                        round
 //   Signals  terminate   Client interrupts the job, Workers stop with that signal
 //   Client   on_outcome  the end, when nothing runs here and (on the coordinator) all members have

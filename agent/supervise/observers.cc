@@ -4,23 +4,27 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "agent/stacks/evidence.h"
 #include "agent/stacks/evidence_json.h"
 #include "agent/status/log_query.h"
 #include "agent/status/node_status.h"
 #include "agent/status/redaction.h"
-#include "rendezvous/coordinator/node_queries.h"
+#include "rendezvous/protocol/control_wire.h"
 
 namespace drun::agent {
+
+using rendezvous::Query;
+using rendezvous::QueryKind;
+using rendezvous::QueryResult;
+
 namespace {
 
-// The coordinator itself waits up to kCensusLimit for the nodes.
-constexpr std::chrono::seconds kJobLimit = kCensusLimit + std::chrono::seconds(1);
-constexpr std::chrono::seconds kStacksLimit = rendezvous::kLookLimit + std::chrono::seconds(3);
-
-constexpr std::chrono::seconds kLogsLimit = rendezvous::kLogLimit + std::chrono::seconds(1);
+// Why there is no answer.
+std::string note_of(const QueryResult& result) {
+  return result.note.empty() ? "the answer is malformed" : result.note;
+}
 
 // The temporary directory is removed at the end unless streams go to files there.
 bool keeps_logs(const OutputSpec& output) {
@@ -50,26 +54,43 @@ Result<void> Observers::open(asio::io_context& io, const AgentSpec& spec, const 
       .environment = reported_environment(spec.worker.environment),
       .placements = spec.worker.placements});
   write(PhaseBegan{Phase::Waiting});
+  open_sockets(io, log);
+  return spec.web ? open_web(io, *spec.web, log) : Result<void>();
+}
+
+void Observers::open_sockets(asio::io_context& io, const Log& log) {
+  using Requests = StatusSocket::Requests;
+  const auto query_of = [](QueryKind kind) {
+    return [kind](const std::string&) { return std::optional(Query{.kind = kind}); };
+  };
   status_socket_.emplace(io, log, "drun",
                          [this](const std::string&, const StatusSocket::Reply& reply) {
                            reply(status_json(sources_.status()));
                          });
-  job_.emplace(io, log, "drun-job", kJobLimit, sources_.ask_job, [this](const std::string& why) {
-    return job_json(sources_.status(), {.note = why});
-  });
-  stacks_.emplace(
-      io, log, "drun-stacks", kStacksLimit, sources_.ask_stacks,
-      [this](const std::string& why) { return evidence_json({.notes = {why}}, run_id_); });
-  logs_.emplace(
-      io, log, "drun-logs", kLogsLimit,
-      [this](std::uint64_t question, const std::string& request) {
-        if (const std::optional<LogQuery> query = parse_log_request(request))
-          return sources_.request_log(question, *query);
-        answer(question, LogPart{.note = "malformed request"});
+  queries_.emplace(io, log, sources_.send_query);
+  queries_->serve("drun-job", Requests::None, query_of(QueryKind::Status),
+                  [this](const QueryResult& result) {
+                    std::optional<Census> census = rendezvous::decode_census(result.answer);
+                    if (!census) census = Census{.note = note_of(result)};
+                    return job_json(sources_.status(), *census);
+                  });
+  queries_->serve("drun-stacks", Requests::None, query_of(QueryKind::Stacks),
+                  [this](const QueryResult& result) {
+                    std::optional<Evidence> evidence = decode_evidence(result.answer);
+                    if (!evidence) evidence = Evidence{.notes = {note_of(result)}};
+                    return evidence_json(*evidence, run_id_);
+                  });
+  queries_->serve(
+      "drun-logs", Requests::Line,
+      [](const std::string& request) {
+        const std::optional<LogQuery> query = parse_log_request(request);
+        return query ? std::optional(
+                           Query{.kind = QueryKind::Log, .rank = query->rank, .question = request})
+                     : std::nullopt;
       },
-      [](const std::string& why) { return log_answer({.note = why}); },
-      StatusSocket::Requests::Line);
-  return spec.web ? open_web(io, *spec.web, log) : Result<void>();
+      [](const QueryResult& result) {
+        return result.answer.empty() ? log_answer({.note = note_of(result)}) : result.answer;
+      });
 }
 
 Result<void> Observers::open_web(asio::io_context& io, const Endpoint& place, const Log& log) {
@@ -82,23 +103,9 @@ Result<void> Observers::open_web(asio::io_context& io, const Endpoint& place, co
   return {};
 }
 
-void Observers::answer(std::uint64_t question, const Census& census) {
-  if (job_) job_->answer(question, [&] { return job_json(sources_.status(), census); });
-}
-
-void Observers::answer(std::uint64_t question, const Evidence& evidence) {
-  if (stacks_) stacks_->answer(question, [&] { return evidence_json(evidence, run_id_); });
-}
-
-void Observers::answer(std::uint64_t question, const LogPart& part) {
-  if (logs_) logs_->answer(question, [&] { return log_answer(part); });
-}
-
 void Observers::close() {
   status_socket_.reset();
-  job_.reset();
-  stacks_.reset();
-  logs_.reset();
+  queries_.reset();
   web_.reset();
 }
 

@@ -2,7 +2,6 @@
 // its workers over the local sockets and HTTP. Keeps the io_context running until close().
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,43 +15,37 @@
 #include "agent/status/status_socket.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/job/census.h"
-#include "rendezvous/job/evidence.h"
-#include "rendezvous/job/log_part.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 
 class Observers {
  public:
-  // Sources of the answers: this agent, and the coordinator, whose answers are passed to answer().
+  // Sources of the answers: this agent, and the coordinator, whose results are passed to answer().
   struct Sources {
     std::function<NodeStatus()> status;
-    ForwardedQueries::Ask ask_job;
-    ForwardedQueries::Ask ask_stacks;
-    std::function<void(std::uint64_t question, const LogQuery& query)> request_log;
+    ForwardedQueries::Send send_query;
   };
 
   // Errors: those of EventFile and web::Server, if the user enabled them.
   Result<void> open(asio::io_context& io, const AgentSpec& spec, const Log& log, Sources sources);
   void close();
 
-  void answer(std::uint64_t question, const Census& census);
-  void answer(std::uint64_t question, const Evidence& evidence);
-  void answer(std::uint64_t question, const LogPart& part);
+  void answer(const rendezvous::QueryResult& result) {
+    if (queries_) queries_->answer(result);
+  }
   EventLog& events() { return events_; }
   void write(const Event& event) { events_.write(event); }
 
  private:
+  void open_sockets(asio::io_context& io, const Log& log);
   Result<void> open_web(asio::io_context& io, const Endpoint& place, const Log& log);
 
   Sources sources_;
   std::string run_id_;
   EventLog events_;
   std::optional<StatusSocket> status_socket_;
-  std::optional<ForwardedQueries> job_;
-  std::optional<ForwardedQueries> stacks_;
-  std::optional<ForwardedQueries> logs_;
+  std::optional<ForwardedQueries> queries_;
   std::unique_ptr<web::Server> web_;
 };
 

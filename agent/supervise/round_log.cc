@@ -62,10 +62,10 @@ void log_failure(const Log& log, const AgentSpec& spec, const World& world,
     log.debug(text);
 }
 
-void log_hang(const Log& log, const rendezvous::HangFound& found) {
+void log_hang(const Log& log, const std::string& cause, const Evidence& evidence) {
   constexpr std::size_t kMostLines = 100;
-  std::string text = found.cause + "; what the ranks do:";
-  for (const std::string& line : evidence_lines(found.evidence, kMostLines)) text += "\n  " + line;
+  std::string text = cause + "; what the ranks do:";
+  for (const std::string& line : evidence_lines(evidence, kMostLines)) text += "\n  " + line;
   log.warning(text);
 }
 

@@ -7,9 +7,9 @@
 
 #include "agent/process/leftovers.h"
 #include "agent/spec.h"
+#include "agent/stacks/evidence.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/world.h"
-#include "rendezvous/protocol/control_message.h"
 
 namespace drun::agent {
 
@@ -29,7 +29,7 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
 void log_failure(const Log& log, const AgentSpec& spec, const World& world, const Failure& failure);
 
 // Logs the evidence of a hang as one warning of up to 100 lines.
-void log_hang(const Log& log, const rendezvous::HangFound& found);
+void log_hang(const Log& log, const std::string& cause, const Evidence& evidence);
 void log_left_out(const Log& log, const LeftOut& node);
 
 // Logs the processes that the round waits for after success.

@@ -20,7 +20,7 @@
 #include "launcher/placement/place.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/job/evidence.h"
+#include "rendezvous/job/rank_ranges.h"
 #include "rendezvous/job/world.h"
 
 namespace drun {

@@ -158,10 +158,10 @@ int show_status(const StatusCommand& command, const HostFacts& host) {
 
 namespace {
 
-constexpr std::chrono::seconds kStacksLimit{20};  // agents answer within 13 s
+constexpr std::chrono::seconds kStacksLimit{20};  // agents answer within 12 s
 
 std::string shown(const StatusNames& job, const std::string& answer, bool is_json) {
-  const Result<Evidence> evidence = agent::parse_evidence_json(answer);
+  const Result<agent::Evidence> evidence = agent::parse_evidence_json(answer);
   if (is_json) return evidence ? answer : "";
   std::string text = printable(job.run_id) + "  agent " + std::to_string(job.agent_pid) + "\n";
   if (!evidence) return text + "  it does not answer\n";

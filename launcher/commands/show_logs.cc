@@ -78,7 +78,7 @@ std::string logs_socket_of(int agent_pid) {
 // A log file of a rank on another node, read through an agent of this machine.
 struct RemoteLog {
   std::string socket{};
-  LogQuery query{};
+  agent::LogQuery query{};
 };
 
 // One stream of one rank in one round.
@@ -133,7 +133,7 @@ class LogFile {
   std::string open_remote(const std::optional<TailWish>& tail) {
     if (is_open_) return "";
     std::string answer = ask(std::numeric_limits<std::int64_t>::max());
-    const std::optional<LogPart> part = agent::parse_log_answer(answer);
+    const std::optional<agent::LogPart> part = agent::parse_log_answer(answer);
     if (!part) return path_ + ": the agent on this machine does not answer";
     if (!part->note.empty()) return path_ + ": " + part->note;
     if (!remote_->query.round) remote_->query.round = part->round;
@@ -147,7 +147,7 @@ class LogFile {
   }
 
   std::string ask(std::uint64_t offset) const {
-    LogQuery query = remote_->query;
+    agent::LogQuery query = remote_->query;
     query.offset = offset;
     return ask_agent(remote_->socket, kRemoteLimit, agent::log_request(query));
   }
@@ -167,7 +167,7 @@ class LogFile {
  private:
   std::string read_at(std::uint64_t offset, std::size_t bytes) {
     if (remote_) {
-      std::optional<LogPart> part = agent::parse_log_answer(ask(offset));
+      std::optional<agent::LogPart> part = agent::parse_log_answer(ask(offset));
       has_trouble_ = !part || !part->note.empty();
       if (has_trouble_) return "";
       latest_round_ = part->round;

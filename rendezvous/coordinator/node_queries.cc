@@ -1,95 +1,75 @@
 #include "rendezvous/coordinator/node_queries.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace drun::rendezvous {
-namespace {
 
-constexpr std::size_t kMostGroupsAtOnce = 256;  // during a query; about 30 KiB each
-
-}  // namespace
-
-void open_look(StackQuery& stack_query, std::map<int, std::string> nodes, StackQuery::Time now) {
-  ++stack_query.number;
-  stack_query.is_open = true;
-  stack_query.answer_by = now + kLookLimit;
-  stack_query.missing = std::move(nodes);
-  stack_query.found = {};
-  stack_query.positions = {};
+OpenQuery& NodeQueries::open(QueryKind kind, const std::vector<Peer>& asked, Time now) {
+  OpenQuery& query = open_[++last_number_];
+  query.number = last_number_;
+  query.kind = kind;
+  query.answer_by = now + rules_of(kind).limit;
+  query.missing.insert(asked.begin(), asked.end());
+  return query;
 }
 
-bool is_awaited(const StackQuery& stack_query, const Answer& answer) {
-  return stack_query.is_open && answer.number == stack_query.number &&
-         stack_query.missing.contains(answer.node);
+OpenQuery* NodeQueries::shared(QueryKind kind) {
+  if (!rules_of(kind).is_shared) return nullptr;
+  const auto found = std::find_if(open_.begin(), open_.end(),
+                                  [kind](const auto& each) { return each.second.kind == kind; });
+  return found == open_.end() ? nullptr : &found->second;
 }
 
-void take_answer(StackQuery& stack_query, const Answer& answer, const Evidence& evidence) {
-  if (!is_awaited(stack_query, answer)) return;
-  stack_query.missing.erase(answer.node);
-  note(stack_query.positions, evidence);
-  gather(stack_query.found, evidence);
-  if (stack_query.found.groups.size() <= kMostGroupsAtOnce) return;
-  settle(stack_query.found);
-  shrink(stack_query.found);
-}
-
-void lose_answer(StackQuery& stack_query, int node, const std::string& reason) {
-  const auto found = stack_query.missing.find(node);
-  if (!stack_query.is_open || found == stack_query.missing.end()) return;
-  gather(stack_query.found, {.notes = {found->second + ": lost, " + reason}});
-  stack_query.missing.erase(found);
-}
-
-bool is_complete(const StackQuery& stack_query, StackQuery::Time now) {
-  return stack_query.is_open && (stack_query.missing.empty() || now >= stack_query.answer_by);
-}
-
-Evidence close_look(StackQuery& stack_query) {
-  stack_query.is_open = false;
-  for (const auto& [node, name] : stack_query.missing) {
-    stack_query.found.notes.push_back(name + ": no answer in " +
-                                      std::to_string(kLookLimit.count()) + " s");
+bool NodeQueries::has_room(QueryKind kind, Peer requester) const {
+  std::size_t all = 0;
+  std::size_t own = 0;
+  for (const auto& [number, query] : open_) {
+    if (query.kind != kind) continue;
+    all += query.requesters.size();
+    for (const Requester& each : query.requesters) own += each.peer == requester ? 1 : 0;
   }
-  stack_query.missing.clear();
-  settle(stack_query.found);
-  shrink(stack_query.found);
-  return std::exchange(stack_query.found, {});
+  return all < kMostRequests && own < kMostRequestsOfMember;
 }
 
-std::optional<StackQuery::Time> deadline(const StackQuery& stack_query) {
-  if (stack_query.is_open) return stack_query.answer_by;
-  return stack_query.suspects_at;
+OpenQuery* NodeQueries::take_awaited(std::uint64_t number, Peer peer) {
+  const auto found = open_.find(number);
+  const bool is_awaited = found != open_.end() && found->second.missing.erase(peer) > 0;
+  return is_awaited ? &found->second : nullptr;
 }
 
-}  // namespace drun::rendezvous
-
-namespace drun::rendezvous {
-
-bool has_room(const LogLookups& lookups, std::uint64_t asking_peer) {
-  if (lookups.pending.size() >= kMostLogLookups) return false;
-  const auto own = std::count_if(
-      lookups.pending.begin(), lookups.pending.end(),
-      [asking_peer](const auto& each) { return each.second.asker.peer == asking_peer; });
-  return static_cast<std::size_t>(own) < kMostLogLookupsOfOne;
-}
-
-std::vector<LogLookups::Pending> take_overdue(LogLookups& lookups, LogLookups::Time now) {
-  std::vector<LogLookups::Pending> taken;
-  while (!lookups.pending.empty() && lookups.pending.begin()->second.answer_by <= now) {
-    taken.push_back(lookups.pending.begin()->second);
-    lookups.pending.erase(lookups.pending.begin());
+void NodeQueries::lose(Peer peer, const std::string& note) {
+  for (auto& [number, query] : open_) {
+    if (query.missing.erase(peer) > 0) query.lost.push_back(note);
   }
-  return taken;
 }
 
-std::vector<LogLookups::Pending> take_of_node(LogLookups& lookups, int node) {
-  std::vector<LogLookups::Pending> taken;
-  std::erase_if(lookups.pending, [&taken, node](const auto& each) {
-    if (each.second.node == node) taken.push_back(each.second);
-    return each.second.node == node;
-  });
-  return taken;
+std::vector<OpenQuery> NodeQueries::take_ended(Time now) {
+  std::vector<OpenQuery> ended;
+  for (auto each = open_.begin(); each != open_.end();) {
+    const bool has_ended = each->second.missing.empty() || now >= each->second.answer_by;
+    if (has_ended) ended.push_back(std::move(each->second));
+    each = has_ended ? open_.erase(each) : std::next(each);
+  }
+  return ended;
+}
+
+std::optional<Time> NodeQueries::next_deadline() const {
+  std::optional<Time> next;
+  for (const auto& [number, query] : open_)
+    next = std::min(next.value_or(query.answer_by), query.answer_by);
+  return next;
+}
+
+std::shared_ptr<const QueryResult> NodeQueries::fresh_result(QueryKind kind, Time now) const {
+  const auto found = kept_.find(kind);
+  return found != kept_.end() && now < found->second.until ? found->second.result : nullptr;
+}
+
+void NodeQueries::keep(QueryKind kind, std::shared_ptr<const QueryResult> result, Time now) {
+  const std::chrono::milliseconds fresh = rules_of(kind).fresh;
+  if (fresh.count() > 0) kept_[kind] = {std::move(result), now + fresh};
 }
 
 }  // namespace drun::rendezvous

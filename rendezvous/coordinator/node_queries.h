@@ -1,12 +1,12 @@
-// core. The coordinator's queries of all nodes, as part of its state machine (round.h): the stacks
-// of all workers (StackQuery), and the state of all nodes (CensusQuery). Times are points of the
-// steady clock, given by the caller.
+// core. The coordinator's queries of nodes, as part of its state machine (round.h): which of them
+// are open, which nodes have not answered yet, and which members wait for the result. The round
+// decides which nodes are asked, and what the result is. Times are points of the steady clock.
 //
-//             requested, or a suspicion has settled      all answered, or time is up
-//   closed --------------------------------------> open ------------------------------> closed
+//             requested                     all have answered or are lost, or time is up
+//   closed ----------------------> open ------------------------------------------------> closed
 //
-// There is one query of each kind at a time. A request during a query gets its result. Answers with
-// another number, answers of nodes that were not asked, and second answers are ignored.
+// Answers with another number, answers of nodes that were not asked, and second answers are
+// ignored.
 #pragma once
 
 #include <chrono>
@@ -20,108 +20,74 @@
 #include <unordered_set>
 #include <vector>
 
-#include "rendezvous/coordinator/hang_verdict.h"
 #include "rendezvous/coordinator/round_events.h"
-#include "rendezvous/coordinator/silent_ranks.h"
-#include "rendezvous/job/census.h"
-#include "rendezvous/job/evidence.h"
+#include "rendezvous/job/stack_answers.h"
 
 namespace drun::rendezvous {
 
-// --- Stacks
-
-// Longer than the time limit of an agent (agent/stacks/stacks.h).
-constexpr std::chrono::seconds kLookLimit{10};
-constexpr std::size_t kMostRequesters = 64;
-constexpr std::chrono::milliseconds kMostSettle{5000};
-
-struct StackQuery {
-  using Time = std::chrono::steady_clock::time_point;
-
-  std::uint64_t number = 0;  // of the latest query
-  bool is_open = false;
-  Time answer_by{};
-  std::map<int, std::string> missing{};  // nodes that have not answered: node rank, name
-  Evidence found{};                      // to be shown, within the limits of a message
-  RankPositions positions{};             // of all ranks, for the verdict
-  std::vector<Requester> requesters{};
-  Suspects suspects{};
-  // When the query about the suspects begins: nodes detect the same hang at different times.
-  std::optional<Time> suspects_at{};
-  std::optional<std::uint64_t> begun_by_all{};  // of the last verdict
+struct QueryRules {
+  std::chrono::seconds limit{0};  // for the nodes' answers
+  // One is open at a time. Requests during it get its result, and so do requests within `fresh`
+  // after it.
+  bool is_shared = true;
+  std::chrono::milliseconds fresh{0};
 };
 
-// `nodes`: node rank and name of the nodes that are asked.
-void open_look(StackQuery& stack_query, std::map<int, std::string> nodes, StackQuery::Time now);
+constexpr QueryRules rules_of(QueryKind kind) {
+  switch (kind) {
+    case QueryKind::Status:  // costs one message to each node and back, at most twice a second
+      return {.limit = std::chrono::seconds(2), .fresh = std::chrono::milliseconds(500)};
+    case QueryKind::Stacks:  // longer than the time limit of an agent (agent/stacks/stacks.h)
+      return {.limit = std::chrono::seconds(10)};
+    case QueryKind::Log:
+      break;
+  }
+  return {.limit = std::chrono::seconds(5), .is_shared = false};
+}
 
-struct Answer {
-  int node = 0;
+// Requests of one kind that wait for a result; further ones are refused.
+constexpr std::size_t kMostRequests = 256;
+constexpr std::size_t kMostRequestsOfMember = 32;
+
+struct OpenQuery {
   std::uint64_t number = 0;
-};
-bool is_awaited(const StackQuery& stack_query, const Answer& answer);
-// Does nothing if the answer is not awaited.
-void take_answer(StackQuery& stack_query, const Answer& answer, const Evidence& evidence);
-
-// A node that was asked will not answer.
-void lose_answer(StackQuery& stack_query, int node, const std::string& reason);
-
-bool is_complete(const StackQuery& stack_query, StackQuery::Time now);
-
-// Ends the query. Returns what was found, with a note for each silent node.
-Evidence close_look(StackQuery& stack_query);
-
-std::optional<StackQuery::Time> deadline(const StackQuery& stack_query);
-
-// --- Status
-
-// A request within this time after a census gets its result, so there are at most two a second. A
-// census costs one message to each node and back.
-constexpr std::chrono::milliseconds kCensusFresh{500};
-
-struct CensusQuery {
-  using Time = std::chrono::steady_clock::time_point;
-
-  std::uint64_t number = 0;  // of the latest census
-  bool is_open = false;
+  QueryKind kind = QueryKind::Status;
   Time answer_by{};
-  std::unordered_set<std::uint64_t> missing{};               // peers asked and not answered
-  std::unordered_map<std::uint64_t, NodeSummary> answers{};  // by peer
+  std::unordered_set<Peer> missing{};               // asked, and neither answered nor lost
+  std::vector<std::string> lost{};                  // "node 3 (host3): lost, its connection closed"
+  std::unordered_map<Peer, std::string> answers{};  // not for stacks:
+  std::unique_ptr<StackAnswers> stacks{};
   std::vector<Requester> requesters{};
-  std::shared_ptr<const CoordinatorMessage> last{};  // CensusReply, until last_until
-  Time last_until{};
 };
 
-}  // namespace drun::rendezvous
+class NodeQueries {
+ public:
+  OpenQuery& open(QueryKind kind, const std::vector<Peer>& asked, Time now);
+  // The open query whose result a new request of this kind gets; null: none.
+  OpenQuery* shared(QueryKind kind);
+  bool has_room(QueryKind kind, Peer requester) const;
 
-// core. Parts of log files that members have asked for, each answered by one node. Part of the
-// coordinator's machine (round.h).
-//
-// Bounds:  kMostLogLookups at a time, kMostLogLookupsOfOne of one member; further ones are refused.
-// Shape:   answers with another number, from another node, and after kLogLimit are dropped.
-// Owner:   a value.   Thread: any, one at a time.
+  // The query that waits for this answer, and does not from now on; null: none.
+  OpenQuery* take_awaited(std::uint64_t number, Peer peer);
+  // The peer will not answer.
+  void lose(Peer peer, const std::string& note);
+  // Closes queries that have ended.
+  std::vector<OpenQuery> take_ended(Time now);
+  std::optional<Time> next_deadline() const;
 
-namespace drun::rendezvous {
+  // The result of the latest query of this kind while it is fresh; else null.
+  std::shared_ptr<const QueryResult> fresh_result(QueryKind kind, Time now) const;
+  void keep(QueryKind kind, std::shared_ptr<const QueryResult> result, Time now);
 
-constexpr std::chrono::seconds kLogLimit{5};
-constexpr std::size_t kMostLogLookups = 256;
-constexpr std::size_t kMostLogLookupsOfOne = 16;
-
-struct LogLookups {
-  using Time = std::chrono::steady_clock::time_point;
-  struct Pending {
-    Requester asker{};
-    int node = 0;
-    std::uint64_t peer = 0;  // of that node
-    Time answer_by{};
+ private:
+  struct Kept {
+    std::shared_ptr<const QueryResult> result{};
+    Time until{};
   };
 
-  std::uint64_t last_number = 0;
-  std::map<std::uint64_t, Pending> pending{};  // by number, and so by time
+  std::uint64_t last_number_ = 0;
+  std::map<std::uint64_t, OpenQuery> open_;
+  std::map<QueryKind, Kept> kept_;
 };
-
-bool has_room(const LogLookups& lookups, std::uint64_t asking_peer);
-// Removes those that are overdue at `now`, or that wait for `node`.
-std::vector<LogLookups::Pending> take_overdue(LogLookups& lookups, LogLookups::Time now);
-std::vector<LogLookups::Pending> take_of_node(LogLookups& lookups, int node);
 
 }  // namespace drun::rendezvous

@@ -10,11 +10,11 @@
 
 #include "rendezvous/base/text.h"
 #include "rendezvous/coordinator/admission.h"
-#include "rendezvous/coordinator/census_summary.h"
 #include "rendezvous/coordinator/elastic_world.h"
-#include "rendezvous/coordinator/hang_verdict.h"
+#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/coordinator/rank_assignment.h"
 #include "rendezvous/coordinator/takeover.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "rendezvous/protocol/membership_text.h"
 
 namespace drun::rendezvous {
@@ -30,14 +30,12 @@ class RoundTurn {
   void handle(const PeerSaid& said);
   void handle(const PeerLeft& left);
   void handle(const CoordinatorEnded&);
-  void handle(const SuccessorKnown& known) { state_.has_successor = known.is_there; }
   void handle(const DeadlineKnown& known) { state_.deadline = known.deadline; }
   void handle(const RoundTick&);
 
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
   // Called after each event.
-  void conclude_census();
-  void conclude_log_lookups();
+  void conclude_queries();
   void conclude_records();
 
  private:
@@ -86,21 +84,21 @@ class RoundTurn {
   RoundFault fault_of_round() const;
   void note_progress(const WorkProgress& progress);
 
-  // --- Log files
-  void receive(int node, const LogRequest& asked);
-  void receive(int node, const LogReply& given);
-  std::optional<int> node_with_log(int rank) const;
+  // --- Queries
+  void receive(int node, const Query& query) { answer_query(node_at(node).peer, query); }
+  void receive(int node, const NodeAnswer& given) { take_answer(node_at(node).peer, given); }
+  void answer_query(Peer peer, const Query& query);
+  OpenQuery& ask(QueryKind kind, std::vector<Peer> peers, std::string question = {});
+  void take_answer(Peer peer, const NodeAnswer& given);
+  bool add_stacks(OpenQuery& query, Peer peer, std::string_view answer) const;
+  void lose_answers(Peer peer, const std::string& reason);
+  void conclude(OpenQuery& query);
 
-  // --- Stacks and hangs
-  void receive(int node, const StacksRequest& asked);
-  void receive(int node, const EvidenceReply& given);
+  // --- Hangs
   void receive(int node, const HangSuspected& suspected);
-  void look();
-  void look_tick();
-  void look_lost(int node, const std::string& reason);
-  void conclude_look();
-  void judge_hang(const Evidence& evidence);
-  void end_look();
+  void look_at_suspects();
+  void judge_hang(StackAnswers& stacks, const std::string& evidence);
+  void forget_suspects();
 
   // --- Records
   void record(const AgentId& id);
@@ -109,15 +107,6 @@ class RoundTurn {
   void tell_records(Peer peer);
   void hear_of_past(const Past& past);
   void turn_out(const AgentId& id);
-
-  // --- Status
-  void receive(int node, const CensusRequest& asked) {
-    census_asked(node_at(node).peer, asked.question);
-  }
-  void receive(int node, const SummaryReply& told) { node_told(node_at(node).peer, told); }
-  void census_asked(Peer peer, std::uint64_t question);
-  void node_told(Peer peer, const SummaryReply& told);
-  void take_census();
 
   // --- Elastic worlds
   void receive(int node, const LivenessReply& reply) {
@@ -157,13 +146,8 @@ class RoundTurn {
   void send_all(CoordinatorMessage message) {
     actions_.emplace_back(SendAll{present_peers(), std::move(message)});
   }
-  void answer(std::vector<Requester> requesters,
-              std::shared_ptr<const CoordinatorMessage> message) {
-    if (!requesters.empty())
-      actions_.emplace_back(SendAnswer{std::move(requesters), std::move(message)});
-  }
   void drop(Peer peer) {
-    state_.census.missing.erase(peer);
+    lose_answers(peer, "it was disconnected");
     actions_.emplace_back(Drop{peer});
   }
   void log(LogLevel level, std::string text) {
@@ -228,7 +212,7 @@ void RoundTurn::handle(const PeerSaid& said) {
 }
 
 void RoundTurn::handle(const PeerLeft& left) {
-  state_.census.missing.erase(left.peer);
+  lose_answers(left.peer, left.reason);
   state_.contests.remove_claimant(left.peer);
   const auto found = state_.node_of.find(left.peer);
   if (state_.line.contains(left.peer)) {
@@ -258,7 +242,7 @@ void RoundTurn::handle(const RoundTick&) {
   if (state_.deadline && now_ >= state_.deadline->signal_at) preempt();
   if (state_.phase == RoundPhase::Ending && now_ >= state_.end_by) return time_is_up();
   if (now_ >= state_.next_sweep) sweep();
-  look_tick();
+  look_at_suspects();
   if (state_.phase == RoundPhase::Pausing && now_ >= state_.resume_at) return next_world();
   if (state_.phase != RoundPhase::Joining) return;
   if (is_elastic()) form_world(false);
@@ -332,6 +316,7 @@ void RoundTurn::take_place(Peer peer, const Hello& hello) {
 }
 
 void RoundTurn::drop_member(int node, const std::string& reason) {
+  lose_answers(node_at(node).peer, reason);
   drop(node_at(node).peer);
   node_left(node, reason);
 }
@@ -367,15 +352,9 @@ void RoundTurn::sweep() {
 std::string RoundTurn::name_of(int node) const { return node_text(node, node_at(node).hello.host); }
 
 std::vector<Peer> RoundTurn::present_peers() const {
-  std::vector<Peer> peers;
-  for (const RoundNode& node : state_.nodes) {
-    if (node.presence == Presence::Present) peers.push_back(node.peer);
-  }
   const bool is_for_line =
       state_.phase == RoundPhase::Joining || state_.phase == RoundPhase::Ending;
-  if (!is_for_line) return peers;
-  for (const auto& [peer, candidate] : state_.line) peers.push_back(peer);
-  return peers;
+  return is_for_line ? all_peers(state_) : seated_peers(state_);
 }
 
 RoundState open_round(RoundSpec spec, Time now) {
@@ -394,8 +373,7 @@ RoundState open_round(RoundSpec spec, Time now) {
 std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time now) {
   RoundTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
-  turn.conclude_census();
-  turn.conclude_log_lookups();
+  turn.conclude_queries();
   turn.conclude_records();
   return turn.take_actions();
 }
@@ -403,14 +381,13 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
 namespace {
 
 std::optional<Time> phase_deadline(const RoundState& state) {
-  const std::optional<Time> look = deadline(state.stack_query);
   switch (state.phase) {
     case RoundPhase::Joining:
       return std::min({state.next_sweep, state.next_roll_call,
                        state.last_call.value_or(state.opened + state.spec.join_timeout)});
     case RoundPhase::Running:
     case RoundPhase::Stopping:
-      return std::min(state.next_sweep, look.value_or(state.next_sweep));
+      return std::min(state.next_sweep, state.look_at.value_or(state.next_sweep));
     case RoundPhase::Pausing:
       return std::min(state.next_sweep, state.resume_at);
     case RoundPhase::Ending:
@@ -426,9 +403,7 @@ std::optional<Time> phase_deadline(const RoundState& state) {
 std::optional<Time> deadline(const RoundState& state) {
   std::optional<Time> wanted = phase_deadline(state);
   if (!wanted) return wanted;
-  if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
-  if (!state.log_lookups.pending.empty())
-    wanted = std::min(*wanted, state.log_lookups.pending.begin()->second.answer_by);
+  wanted = std::min(*wanted, state.queries.next_deadline().value_or(*wanted));
   if (state.deadline) wanted = std::min(*wanted, state.deadline->signal_at);
   if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
@@ -531,11 +506,10 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& 
 void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
   if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
   if (std::holds_alternative<TimesReport>(message)) return;  // it is not in the world
-  if (const auto* told = std::get_if<SummaryReply>(&message)) return node_told(peer, *told);
+  if (const auto* query = std::get_if<Query>(&message)) return answer_query(peer, *query);
+  if (const auto* given = std::get_if<NodeAnswer>(&message)) return take_answer(peer, *given);
   if (const auto* reply = std::get_if<LivenessReply>(&message))
     return refuse_claimants(peer, reply->check);
-  if (const auto* asked = std::get_if<CensusRequest>(&message))
-    return census_asked(peer, asked->question);
   if (const auto* signaled = std::get_if<Signaled>(&message)) {
     const Candidate waiter = state_.line.at(peer);
     const Hello& hello = waiter.hello;
@@ -766,247 +740,125 @@ void RoundTurn::waited_too_long() {
   finish(lost);
 }
 
-// --- Status (`drun status`)
+// --- Queries of nodes
 
-void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
-  CensusQuery& census = state_.census;
-  if (!census.is_open && census.last && now_ < census.last_until)
-    return answer({{peer, question}}, census.last);
-  if (census.requesters.size() >= kMostRequesters)
-    return send(peer, CensusReply{question, {.note = "too many ask at the same time"}});
-  census.requesters.push_back({peer, question});
-  if (!census.is_open) take_census();
-}
-
-// Does not ask nodes that have received the outcome, because they do not answer.
-void RoundTurn::take_census() {
-  CensusQuery& census = state_.census;
-  census.is_open = true;
-  ++census.number;
-  census.answer_by = now_ + kCensusLimit;
-  census.answers.clear();
-  census.missing.clear();
-  if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
-  std::vector<Peer> peers = census_peers(state_);
-  census.missing.insert(peers.begin(), peers.end());
-  actions_.emplace_back(SendAll{std::move(peers), SummaryRequest{census.number}});
-}
-
-void RoundTurn::node_told(Peer peer, const SummaryReply& told) {
-  CensusQuery& census = state_.census;
-  if (!census.is_open || told.census != census.number || census.missing.erase(peer) == 0) return;
-  census.answers.emplace(peer, told.summary);
-}
-
-// Ends the census if this event was the last answer, or if the time is up.
-void RoundTurn::conclude_census() {
-  CensusQuery& census = state_.census;
-  const bool is_complete = census.missing.empty() || now_ >= census.answer_by;
-  if (!census.is_open || !is_complete) return;
-  census.last = std::make_shared<const CoordinatorMessage>(CensusReply{0, census_of(state_, now_)});
-  census.last_until = now_ + kCensusFresh;
-  census.is_open = false;
-  answer(std::exchange(census.requesters, {}), census.last);
-}
-
-// --- Stacks and hangs: queries all workers, for `drun stacks` and for suspected hangs
-
-namespace {
-
-using Presence = RoundNode::Presence;
-
-constexpr std::size_t kTextBytes = std::size_t{30} << 10;  // a failure's traceback carries 32 KiB
-
-std::string text_of(const Evidence& evidence) {
-  std::string text;
-  for (const std::string& line : evidence_lines(evidence, 400)) {
-    if (text.size() + line.size() > kTextBytes) return text + "...\n";
-    text += line + "\n";
-  }
-  return text;
-}
-
-}  // namespace
-
-// The node that has the log files of this rank: its own, or the one that gathers all lines.
-std::optional<int> RoundTurn::node_with_log(int rank) const {
-  const auto& nodes = state_.nodes;
-  const auto after =
-      std::upper_bound(nodes.begin(), nodes.end(), rank,
-                       [](int wanted, const RoundNode& node) { return wanted < node.base_rank; });
-  if (after == nodes.begin()) return std::nullopt;
-  auto found = std::prev(after);
-  if (rank >= found->base_rank + found->hello.local_world_size) return std::nullopt;
-  if (state_.spec.line_window_bytes > 0) {
-    found = std::find_if(nodes.begin(), nodes.end(),
-                         [](const RoundNode& node) { return node.hello.is_coordinator; });
-    if (found == nodes.end()) found = nodes.begin();  // in a fixed world it is node 0
-  }
-  return static_cast<int>(found - nodes.begin());
-}
-
-void RoundTurn::receive(int node, const LogRequest& asked) {
-  const Peer peer = node_at(node).peer;
-  const auto refuse = [&](std::string reason) {
-    send(peer, LogAnswer{asked.question, {.note = std::move(reason)}});
+void RoundTurn::answer_query(Peer peer, const Query& query) {
+  const auto refuse = [&](std::string note) {
+    send(peer, QueryResult{.number = query.number, .note = std::move(note)});
   };
-  const bool has_world = state_.phase == RoundPhase::Running ||
-                         state_.phase == RoundPhase::Stopping ||
-                         state_.phase == RoundPhase::Pausing;
-  if (!has_world) return refuse("no workers run");
-  const std::optional<int> target = node_with_log(asked.query.rank);
-  if (!target) return refuse("there is no rank " + std::to_string(asked.query.rank));
-  if (node_at(*target).presence != Presence::Present) return refuse(name_of(*target) + " is lost");
-  LogLookups& lookups = state_.log_lookups;
-  if (!has_room(lookups, peer)) return refuse("too many ask at the same time");
-  const Peer target_peer = node_at(*target).peer;
-  lookups.pending.emplace(++lookups.last_number,
-                          LogLookups::Pending{.asker = {peer, asked.question},
-                                              .node = *target,
-                                              .peer = target_peer,
-                                              .answer_by = now_ + kLogLimit});
-  send(target_peer, LogLookup{lookups.last_number, asked.query});
-}
-
-void RoundTurn::receive(int node, const LogReply& given) {
-  auto& pending = state_.log_lookups.pending;
-  const auto found = pending.find(given.lookup);
-  if (found == pending.end() || found->second.peer != node_at(node).peer) return;
-  const Requester asker = found->second.asker;
-  pending.erase(found);
-  send(asker.peer, LogAnswer{asker.question, given.part});
-}
-
-void RoundTurn::conclude_log_lookups() {
-  for (const LogLookups::Pending& lookup : take_overdue(state_.log_lookups, now_))
-    send(lookup.asker.peer,
-         LogAnswer{lookup.asker.question,
-                   {.note = "node " + std::to_string(lookup.node) + " has not answered in " +
-                            std::to_string(kLogLimit.count()) + " s"}});
-}
-
-void RoundTurn::receive(int node, const StacksRequest& asked) {
-  StackQuery& stack_query = state_.stack_query;
-  const Peer peer = node_at(node).peer;
-  const bool has_world =
-      state_.phase == RoundPhase::Running || state_.phase == RoundPhase::Stopping;
-  if (!has_world || stack_query.requesters.size() >= kMostRequesters) {
-    const char* reason = has_world ? "too many ask at the same time" : "no workers run";
-    return send(peer, StacksReply{asked.question, {.notes = {reason}}});
+  if (auto last = state_.queries.fresh_result(query.kind, now_)) {
+    actions_.emplace_back(SendResult{{{peer, query.number}}, std::move(last)});
+    return;
   }
-  stack_query.requesters.push_back({peer, asked.question});
-  if (!stack_query.is_open) look();
+  if (!state_.queries.has_room(query.kind, peer)) return refuse("too many ask at the same time");
+  OpenQuery* open = state_.queries.shared(query.kind);
+  if (open == nullptr) {
+    Result<std::vector<Peer>> peers = peers_asked(state_, query);
+    if (!peers) return refuse(peers.error().message);
+    open = &ask(query.kind, *std::move(peers), query.question);
+  }
+  open->requesters.push_back({peer, query.number});
 }
 
-void RoundTurn::receive(int node, const EvidenceReply& given) {
-  if (!is_awaited(state_.stack_query, {node, given.look})) return;
-  const RoundNode& self = node_at(node);
-  const int last = self.base_rank + self.hello.local_world_size - 1;
-  for (const StackGroup& group : given.evidence.groups) {
-    for (const RankRange& range : group.ranks)
-      if (range.first < self.base_rank || range.last > last)
-        return drop_member(node, kBrokeProtocol);
+OpenQuery& RoundTurn::ask(QueryKind kind, std::vector<Peer> peers, std::string question) {
+  OpenQuery& query = state_.queries.open(kind, peers, now_);
+  if (kind == QueryKind::Stacks) {
+    assert(state_.spec.make_stack_answers != nullptr);
+    query.stacks = state_.spec.make_stack_answers();
   }
-  take_answer(state_.stack_query, {node, given.look}, given.evidence);
-  conclude_look();
+  actions_.emplace_back(
+      SendAll{std::move(peers), NodeQuery{query.number, kind, std::move(question)}});
+  return query;
 }
+
+void RoundTurn::take_answer(Peer peer, const NodeAnswer& given) {
+  OpenQuery* const query = state_.queries.take_awaited(given.number, peer);
+  if (query == nullptr) return;
+  const bool is_good =
+      query->stacks ? add_stacks(*query, peer, given.answer)
+                    : query->kind != QueryKind::Status || given.answer.size() <= kMostStatusBytes;
+  if (is_good) {
+    if (!query->stacks) query->answers.emplace(peer, given.answer);
+    return;
+  }
+  const auto seat = state_.node_of.find(peer);
+  seat != state_.node_of.end() ? drop_member(seat->second, kBrokeProtocol)
+                               : drop_waiter(peer, kBrokeProtocol);
+}
+
+// The query ends before the nodes that it has asked lose their ranks.
+bool RoundTurn::add_stacks(OpenQuery& query, Peer peer, std::string_view answer) const {
+  const RoundNode& node = node_at(state_.node_of.at(peer));
+  return query.stacks->add({node.base_rank, node.base_rank + node.hello.local_world_size - 1},
+                           answer);
+}
+
+void RoundTurn::lose_answers(Peer peer, const std::string& reason) {
+  const auto seat = state_.node_of.find(peer);
+  const std::string name = seat == state_.node_of.end() ? "a node" : name_of(seat->second);
+  state_.queries.lose(peer, name + ": lost, " + reason);
+}
+
+void RoundTurn::conclude_queries() {
+  for (OpenQuery& query : state_.queries.take_ended(now_)) conclude(query);
+}
+
+void RoundTurn::conclude(OpenQuery& query) {
+  const auto shared = std::make_shared<const QueryResult>(result_of(state_, query, now_));
+  state_.queries.keep(query.kind, shared, now_);
+  if (!query.requesters.empty())
+    actions_.emplace_back(SendResult{std::move(query.requesters), shared});
+  if (query.kind == QueryKind::Stacks) judge_hang(*query.stacks, shared->answer);
+}
+
+// --- Hangs
+
+constexpr Milliseconds kMostSettle{5000};
 
 void RoundTurn::receive(int node, const HangSuspected& suspected) {
   if (!is_current(node, suspected.round) || state_.phase != RoundPhase::Running) return;
-  StackQuery& stack_query = state_.stack_query;
   const RoundNode& self = node_at(node);
-  if (!stack_query.suspects.add({node, self.base_rank, self.hello.local_world_size},
-                                suspected.groups))
+  if (!state_.suspects.add({node, self.base_rank, self.hello.local_world_size}, suspected.groups))
     return drop_member(node, kBrokeProtocol);
-  if (stack_query.suspects.empty() || stack_query.is_open || stack_query.suspects_at) return;
-  stack_query.suspects_at = now_ + std::min(suspected.settle, kMostSettle);
+  // An open query is also about these suspects.
+  const bool is_asked = state_.look_at || state_.queries.shared(QueryKind::Stacks) != nullptr;
+  if (!state_.suspects.empty() && !is_asked)
+    state_.look_at = now_ + std::min(suspected.settle, kMostSettle);
 }
 
-void RoundTurn::look() {
-  std::map<int, std::string> nodes;
-  std::vector<Peer> peers;
-  for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
-    if (node_at(node).presence != Presence::Present) continue;
-    nodes.emplace(node, name_of(node));
-    peers.push_back(node_at(node).peer);
-  }
-  open_look(state_.stack_query, std::move(nodes), now_);
-  actions_.emplace_back(SendAll{std::move(peers), EvidenceRequest{state_.stack_query.number}});
+void RoundTurn::look_at_suspects() {
+  if (!state_.look_at || now_ < *state_.look_at) return;
+  state_.look_at.reset();
+  const bool is_asked = state_.queries.shared(QueryKind::Stacks) != nullptr;
+  if (state_.phase == RoundPhase::Running && !is_asked)
+    ask(QueryKind::Stacks, seated_peers(state_));
 }
 
-void RoundTurn::look_tick() {
-  StackQuery& stack_query = state_.stack_query;
-  if (stack_query.is_open) return conclude_look();
-  if (!stack_query.suspects_at || now_ < *stack_query.suspects_at) return;
-  stack_query.suspects_at.reset();
-  if (state_.phase == RoundPhase::Running) look();
-}
-
-void RoundTurn::look_lost(int node, const std::string& reason) {
-  for (const LogLookups::Pending& lookup : take_of_node(state_.log_lookups, node))
-    send(lookup.asker.peer,
-         LogAnswer{lookup.asker.question, {.note = name_of(node) + ": lost, " + reason}});
-  lose_answer(state_.stack_query, node, reason);
-  conclude_look();
-}
-
-void RoundTurn::conclude_look() {
-  StackQuery& stack_query = state_.stack_query;
-  if (!is_complete(stack_query, now_)) return;
-  const Evidence evidence = close_look(stack_query);
-  answer(std::exchange(stack_query.requesters, {}),
-         std::make_shared<const CoordinatorMessage>(StacksReply{0, evidence}));
-  stack_query.suspects_at.reset();
-  if (!stack_query.suspects.empty() && state_.phase == RoundPhase::Running) judge_hang(evidence);
-  stack_query.suspects.clear();
-}
-
-void RoundTurn::judge_hang(const Evidence& evidence) {
-  const Suspects& suspects = state_.stack_query.suspects;
-  const HangVerdict verdict =
-      judge(state_.stack_query.positions, suspects.ranks(), state_.stack_query.begun_by_all);
-  state_.stack_query.begun_by_all = verdict.begun_by_all;
+void RoundTurn::judge_hang(StackAnswers& stacks, const std::string& evidence) {
+  state_.look_at.reset();
+  const Suspects suspects = std::exchange(state_.suspects, {});
+  if (suspects.empty() || state_.phase != RoundPhase::Running) return;
+  const HangVerdict verdict = stacks.judge(suspects.ranks(), state_.begun_by_all);
+  state_.begun_by_all = verdict.begun_by_all;
   if (verdict.culprits.empty())
     return log(LogLevel::Info, "not taken for a hang: " + verdict.words);
-  const std::size_t count = count_of(verdict.culprits);
-  std::string cause;
-  std::size_t told = 0;
-  for (const RankRange& range : verdict.culprits) {
-    for (int rank = range.first; rank <= range.last; ++rank) {
-      // All these failures have the same time, so the list drops the highest ranks. Once it has
-      // dropped one, it would also drop all later ones.
-      if (state_.failures.left_out() > 0) break;
-      Failure failure = suspects.failure_of(rank);
-      failure.round = state_.round;
-      auto& how = std::get<Hung>(failure.status).how;
-      if (!verdict.words.empty()) how += ", " + verdict.words;
-      if (verdict.are_all && count > 1) how += ", as all ranks do";
-      if (told == 0) {
-        if (count > 1) failure.message = ranks_text(verdict.culprits) + " hang alike";
-        failure.traceback = text_of(evidence);
-        cause = "rank " + std::to_string(rank) + " on " + name_of(failure.node_rank) + " " +
-                to_string(failure.status);
-      }
-      state_.failures.add(std::move(failure), now_);
-      ++told;
-    }
-  }
-  state_.failures.add_left_out(count - told);
+  suspects.add_hung(verdict, stacks.text(), {state_.round, now_}, state_.failures);
+  const Failure& first = state_.failures.first();
+  const std::string cause = "rank " + std::to_string(first.rank) + " on " +
+                            name_of(first.node_rank) + " " + to_string(first.status);
   send_all(HangFound{state_.round, cause, evidence});
   stop_round(cause, true);
 }
 
-// Ends the query and drops the suspicions of the old world before a new one starts.
-void RoundTurn::end_look() {
-  StackQuery& stack_query = state_.stack_query;
-  if (stack_query.is_open) {
-    stack_query.answer_by = now_;
-    stack_query.suspects.clear();
-    conclude_look();
-  }
-  stack_query.suspects.clear();
-  stack_query.suspects_at.reset();
-  stack_query.begun_by_all.reset();
+// Before a new world: ends the query about the old one, and drops its suspects.
+void RoundTurn::forget_suspects() {
+  state_.suspects.clear();
+  state_.look_at.reset();
+  state_.begun_by_all.reset();
+  OpenQuery* const query = state_.queries.shared(QueryKind::Stacks);
+  if (query == nullptr) return;
+  query->answer_by = now_;
+  conclude_queries();
 }
 
 // --- Records: excluded and lost agents, for a later coordinator and from an earlier one
@@ -1031,7 +883,7 @@ void RoundTurn::record(const AgentId& id) {
 
 void RoundTurn::send_records() {
   if (state_.untold.empty()) return;
-  actions_.emplace_back(SendAll{census_peers(state_), Remember{std::exchange(state_.untold, {})}});
+  actions_.emplace_back(SendAll{all_peers(state_), Remember{std::exchange(state_.untold, {})}});
   state_.tell_from = now_ + kRecordInterval;
 }
 
@@ -1080,7 +932,6 @@ void RoundTurn::turn_out(const AgentId& id) {
 using Presence = RoundNode::Presence;
 
 void RoundTurn::begin_world() {
-  end_look();
   send_records();  // first: the actions below may be held back (round_fence.h)
   assign_ranks(state_);
   state_.phase = RoundPhase::Running;
@@ -1400,6 +1251,7 @@ bool RoundTurn::ends_by_failure() const {
 }
 
 void RoundTurn::next_world() {
+  forget_suspects();
   if (!is_elastic()) return begin_world();
   if (const std::optional<int> host = leaving_coordinator()) {
     dismiss(*host);
@@ -1420,7 +1272,6 @@ void RoundTurn::finish(Ending ending) {
 }
 
 void RoundTurn::node_left(int node, const std::string& reason) {
-  look_lost(node, reason);
   if (is_elastic()) return lose_seat(node, reason);
   RoundNode& self = node_at(node);
   const std::string name = name_of(node);

@@ -46,16 +46,15 @@
 //   Signaled       end              stop, then end     then end   end       ignored    -
 //   HangSuspected   drop             query, then maybe  ignored    ignored   ignored    -
 //                                    a failure, stop
-//   StacksRequest   "no workers"     query              query      as in Joining        -
-//   CensusRequest   a census, in every phase
-//   LogRequest      "no workers"     a lookup            lookup     "no workers"         -
+//   Query           of the status: in every phase. Of stacks: in Running and Stopping. Of a log:
+//                   likewise, and in Pausing. Otherwise it is answered with "no workers run".
 //   SpeedReport     drop             judged (slow_ranks) ignored    ignored   ignored    -
 //   PeerLeft        may rejoin       stop, then end     then end   end       expected   -
 //   silent too long as PeerLeft, in every phase
 //
 //   drop           a correct peer cannot send this: closes its connection and logs the reason
 //   then end       the job ends once all workers have stopped, without a restart
-//   query, census  see node_queries.h
+//   query          see node_queries.h
 //   Messages of an earlier round are ignored.
 //
 // Ranks:   contiguous by node rank; role ranks likewise, per role. Nodes may have different numbers
@@ -87,6 +86,7 @@
 #include "rendezvous/coordinator/identity_contests.h"
 #include "rendezvous/coordinator/node_queries.h"
 #include "rendezvous/coordinator/round_events.h"
+#include "rendezvous/coordinator/silent_ranks.h"
 #include "rendezvous/coordinator/slow_ranks.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/protocol/control_message.h"
@@ -165,9 +165,11 @@ struct RoundState {
   Time next_sweep;
   Time next_roll_call;
   Time end_by;
-  StackQuery stack_query;
-  CensusQuery census;
-  LogLookups log_lookups;
+  NodeQueries queries;
+  Suspects suspects;  // of this round, not judged yet
+  // When the query about the suspects begins: nodes detect the same hang at different times.
+  std::optional<Time> look_at;
+  std::optional<std::uint64_t> begun_by_all;  // of the last hang verdict of this round
   SlowRanks slow_ranks;
   std::optional<Time> slow_replaced_at;   // --exclude-slow: when the last node was
   std::optional<Failure> last_failure;    // brief; of a round before
@@ -181,7 +183,8 @@ struct RoundState {
   std::optional<NodeLost> last_loss;  // why there may be too few nodes
   Exclusions exclusions;
   IdentityContests contests;
-  bool has_successor = false;       // another agent can take over as coordinator
+  // Another agent can take over as coordinator if this one leaves. Set before each event.
+  bool has_successor = false;
   std::vector<NodeRecord> records;  // for the next coordinator, if there can be one
   std::vector<NodeRecord> untold;   // changed records that are not sent to members yet
   Time tell_from;                   // the earliest time to send them
@@ -190,7 +193,7 @@ struct RoundState {
 
 RoundState open_round(RoundSpec spec, Time now);
 
-std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time now);
+[[nodiscard]] std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time now);
 
 // The restarts that use up the budget: with --max-restarts=N/progress those since the last
 // progress. A coordinator that takes over the job counts all of them.

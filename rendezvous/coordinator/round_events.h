@@ -37,6 +37,7 @@ struct RoundSpec {
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(15)};
   // See rendezvous/protocol/line_window.h; 0: nodes do not send their workers' lines.
   std::size_t line_window_bytes = 0;
+  MakeStackAnswers make_stack_answers = nullptr;  // required to ask for stacks
 };
 
 using Time = std::chrono::steady_clock::time_point;
@@ -59,11 +60,6 @@ struct PeerLeft {
 };
 // The coordinator's own agent has its outcome and will not join, or is no longer a member.
 struct CoordinatorEnded {};
-// Whether another agent can take over as coordinator if this one leaves. Updated before each
-// signal.
-struct SuccessorKnown {
-  bool is_there = false;
-};
 // When the job must end, as far as this agent knows. Replaces the previous value.
 struct JobDeadline {
   Time signal_at{};  // the workers get `signal`
@@ -76,8 +72,8 @@ struct DeadlineKnown {
   std::optional<JobDeadline> deadline{};
 };
 struct RoundTick {};
-using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, CoordinatorEnded, SuccessorKnown,
-                                DeadlineKnown, RoundTick>;
+using RoundEvent =
+    std::variant<PeerArrived, PeerSaid, PeerLeft, CoordinatorEnded, DeadlineKnown, RoundTick>;
 
 struct SendTo {
   Peer peer = 0;
@@ -88,15 +84,15 @@ struct SendAll {
   std::vector<Peer> peers;
   CoordinatorMessage message;
 };
-// Sends one answer (StacksReply or CensusReply) to several requesters, each with its own question
-// number. The answer is encoded once and reused until `answer` changes.
+// Sends one result to several requesters, each with its own number. It is encoded once and reused
+// until `result` changes.
 struct Requester {
   Peer peer = 0;
-  std::uint64_t question = 0;  // the number that the peer chose
+  std::uint64_t number = 0;  // that the peer chose
 };
-struct SendAnswer {
+struct SendResult {
   std::vector<Requester> requesters;
-  std::shared_ptr<const CoordinatorMessage> answer;
+  std::shared_ptr<const QueryResult> result;
 };
 // Closes the connection once all pending messages are sent. A later PeerLeft is ignored.
 struct Drop {
@@ -113,6 +109,6 @@ struct RoundLog {
 struct RoundOver {};
 struct StepDown {};
 using RoundAction =
-    std::variant<SendTo, SendAll, SendAnswer, Drop, ClearStore, RoundLog, RoundOver, StepDown>;
+    std::variant<SendTo, SendAll, SendResult, Drop, ClearStore, RoundLog, RoundOver, StepDown>;
 
 }  // namespace drun::rendezvous

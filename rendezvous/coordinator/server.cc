@@ -14,8 +14,8 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/coordinator/admission.h"
-#include "rendezvous/coordinator/census_summary.h"
 #include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/coordinator/rank_assignment.h"
 #include "rendezvous/coordinator/round.h"
 #include "rendezvous/coordinator/round_fence.h"
@@ -101,7 +101,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void turn();
   void apply(const SendTo& send);
   void apply(const SendAll& send);
-  void apply(const SendAnswer& send);
+  void apply(const SendResult& send);
   void apply(const Drop& drop) { hang_up(drop.peer); }
   void apply(const ClearStore&);
   void apply(const RoundLog& line) { log_.write(line.level, line.text); }
@@ -131,11 +131,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::unique_ptr<rendezvous::Listener> listener_;
   std::unordered_map<Peer, std::shared_ptr<ControlLink>> connections_;
   Peer last_peer_ = 0;
-  struct LastAnswer {
-    std::shared_ptr<const CoordinatorMessage> message{};
-    std::optional<SharedReply> frames{};
+  struct LastResult {
+    std::shared_ptr<const QueryResult> result{};
+    std::optional<SharedResult> frames{};
   };
-  LastAnswer last_answer_;  // encoded
+  LastResult last_result_;  // encoded
   RoundState state_;
   std::deque<RoundEvent> events_;
   bool is_turning_ = false;
@@ -157,14 +157,8 @@ namespace {
 constexpr std::size_t kMostPendingConnections = 2048;
 // How soon an overdue tick is tried again while this agent does not lead.
 constexpr std::chrono::milliseconds kLeadRetry{100};
-// A peer with more than this queued gets no further stacks or censuses.
-constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
-
-CoordinatorMessage busy_answer(bool is_census, std::uint64_t question) {
-  const char* reason = "too many ask at the same time";
-  if (is_census) return CensusReply{question, {.note = reason}};
-  return StacksReply{question, {.notes = {reason}}};
-}
+// A peer with more than this queued gets no further results of queries.
+constexpr std::size_t kMostQueuedBytes = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -412,7 +406,7 @@ void Server::Impl::turn() {
     const RoundEvent next = std::move(events_.front());
     events_.pop_front();
     const auto now = std::chrono::steady_clock::now();
-    if (election_) step(state_, SuccessorKnown{election_->has_successor()}, now);
+    if (election_) state_.has_successor = election_->has_successor();
     for (const RoundAction& action : step(state_, next, now)) {
       if (!must_wait(action)) std::visit([this](const auto& each) { apply(each); }, action);
     }
@@ -439,20 +433,18 @@ void Server::Impl::apply(const SendAll& send) {
   }
 }
 
-void Server::Impl::apply(const SendAnswer& send) {
-  if (last_answer_.message != send.answer) last_answer_ = {send.answer, SharedReply(*send.answer)};
-  for (const Requester& asker : send.requesters) {
-    const auto found = connections_.find(asker.peer);
+void Server::Impl::apply(const SendResult& send) {
+  if (last_result_.result != send.result) last_result_ = {send.result, SharedResult(*send.result)};
+  for (const Requester& each : send.requesters) {
+    const auto found = connections_.find(each.peer);
     if (found == connections_.end()) continue;
     ControlLink& connection = *found->second;
-    // Answers are large, and a member can ask for any number: beyond this it gets a short one.
-    if (connection.queued_bytes() > kMostAnswerBytes) {
-      const bool is_census = std::holds_alternative<CensusReply>(*send.answer);
-      reply(asker.peer, busy_answer(is_census, asker.question));
-      continue;
-    }
-    connection.send(std::make_shared<const std::string>(last_answer_.frames->head(asker.question)),
-                    last_answer_.frames->body());
+    // Results are large, and a member can send any number of queries.
+    if (connection.queued_bytes() > kMostQueuedBytes)
+      reply(each.peer, QueryResult{each.number, "too many ask at the same time"});
+    else
+      connection.send(std::make_shared<const std::string>(last_result_.frames->head(each.number)),
+                      last_result_.frames->body());
   }
 }
 

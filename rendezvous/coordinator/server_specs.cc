@@ -31,7 +31,8 @@ RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port) {
           .use_agent_store = spec.store_host == StoreHost::Agent,
           .join_timeout = spec.join_timeout,
           .heartbeat_timeout = spec.heartbeat_timeout,
-          .line_window_bytes = spec.gathers_lines ? line_window_bytes(spec.node_count) : 0};
+          .line_window_bytes = spec.gathers_lines ? line_window_bytes(spec.node_count) : 0,
+          .make_stack_answers = spec.make_stack_answers};
 }
 
 StoreLimits store_limits(const JoinSpec& spec) {

@@ -175,4 +175,28 @@ Failure Suspects::failure_of(int rank) const {
   return {};
 }
 
+void Suspects::add_hung(const HangVerdict& verdict, const std::string& stacks, Moment moment,
+                        FailureList& failures) const {
+  const std::size_t count = count_of(verdict.culprits);
+  std::size_t added = 0;
+  for (const RankRange& range : verdict.culprits) {
+    // All these failures have the same time, so the list drops the highest ranks. Once it has
+    // dropped one, it would also drop all later ones.
+    for (int rank = range.first; rank <= range.last && failures.left_out() == 0; ++rank) {
+      Failure failure = failure_of(rank);
+      failure.round = moment.round;
+      auto& how = std::get<Hung>(failure.status).how;
+      if (!verdict.words.empty()) how += ", " + verdict.words;
+      if (verdict.are_all && count > 1) how += ", as all ranks do";
+      if (added == 0) {
+        if (count > 1) failure.message = ranks_text(verdict.culprits) + " hang alike";
+        failure.traceback = stacks;
+      }
+      failures.add(std::move(failure), moment.time);
+      ++added;
+    }
+  }
+  failures.add_left_out(count - added);
+}
+
 }  // namespace drun::rendezvous

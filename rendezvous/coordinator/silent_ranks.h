@@ -8,11 +8,15 @@
 //          kMostRangesKept ranges breaks the protocol.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <map>
+#include <string>
 #include <vector>
 
+#include "rendezvous/job/stack_answers.h"
 #include "rendezvous/protocol/control_message.h"
+#include "rendezvous/protocol/failure_list.h"
 
 namespace drun::rendezvous {
 
@@ -35,6 +39,14 @@ class Suspects {
   bool empty() const { return by_base_rank_.empty(); }
   void clear() { by_base_rank_.clear(); }
   RankRanges ranks() const;
+  // Adds a failure of each culprit to `failures`. The first one's texts name all culprits and
+  // contain `stacks`.
+  struct Moment {
+    int round = 0;
+    std::chrono::steady_clock::time_point time{};
+  };
+  void add_hung(const HangVerdict& verdict, const std::string& stacks, Moment moment,
+                FailureList& failures) const;
   // Requires that the rank is a suspect. The caller sets the round.
   Failure failure_of(int rank) const;
 

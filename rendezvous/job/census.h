@@ -1,5 +1,5 @@
-// core. A census: the state of a job and of each of its nodes, which the coordinator collects with
-// one message to each node (`drun status`).
+// core. A census: the state of a job and of each of its nodes, which the coordinator makes from
+// what it knows and from the nodes' answers to a query (`drun status`).
 //
 // Units:   durations end when the message is sent, by the sender's steady clock.
 // Limits:  kMostCensusBytes for all nodes together; further nodes are only counted.
@@ -16,18 +16,6 @@
 
 namespace drun {
 
-// The phase of one node. Waiting: no worker runs there; it waits for other nodes or the next round.
-enum class NodePhase { Joining, Running, Stopping, Waiting };
-
-// A node's own report.
-struct NodeSummary {
-  NodePhase phase = NodePhase::Joining;
-  int workers_running = 0;
-  int workers_failed = 0;  // in the latest round
-  std::chrono::milliseconds up{0};
-  bool operator==(const NodeSummary&) const = default;
-};
-
 // Asked: it has not answered. Coming: it connected during the census.
 enum class NodePresence { Answered, Asked, Coming, Lost };
 
@@ -36,7 +24,7 @@ struct CensusNode {
   std::string host;
   int workers = 0;  // the number that it runs in a world
   NodePresence presence = NodePresence::Answered;
-  NodeSummary told{};                  // set if it has answered
+  std::string answer{};                // what it said itself (agent/status); empty: not answered
   std::chrono::milliseconds heard{0};  // since its last message
   bool operator==(const CensusNode&) const = default;
 };
@@ -76,7 +64,7 @@ struct Census {
   bool operator==(const Census&) const = default;
 };
 
-constexpr std::chrono::seconds kCensusLimit{2};  // later answers do not count
+constexpr std::size_t kMostStatusBytes = 64;  // of a node's answer
 constexpr std::size_t kMostCensusBytes = std::size_t{256} << 10;
 
 }  // namespace drun

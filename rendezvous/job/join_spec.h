@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rendezvous/job/restart_policy.h"
+#include "rendezvous/job/stack_answers.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/tls/secret.h"
@@ -109,6 +110,8 @@ struct JoinSpec {
   std::vector<std::string> addresses{};
   bool shows_progress = false;  // the agent shows join progress, so it is not logged
   bool gathers_lines = false;   // all nodes send their workers' output to the coordinator
+  // How this agent, as the coordinator, reads the stacks of workers. Set by the agent.
+  MakeStackAnswers make_stack_answers = nullptr;
   bool operator==(const JoinSpec&) const = default;
 };
 

@@ -114,29 +114,11 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     probe_.stop();
     deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
   }
-  void apply(CollectEvidence& look) {
-    deliver([number = look.look](Client::Listener& to) { to.on_evidence_request(number); });
+  void apply(NodeQuery& query) {
+    deliver([query = std::move(query)](Client::Listener& to) { to.on_node_query(query); });
   }
-  void apply(StacksResult& told) {
-    deliver([told = std::move(told)](Client::Listener& to) {
-      to.on_stacks(told.question, told.evidence);
-    });
-  }
-  void apply(SummarizeNode& wanted) {
-    deliver([number = wanted.census](Client::Listener& to) { to.on_census(number); });
-  }
-  void apply(CensusResult& heard) {
-    deliver([heard = std::move(heard)](Client::Listener& to) {
-      to.on_census_result(heard.question, heard.census);
-    });
-  }
-  void apply(ReadLog& wanted) {
-    deliver([wanted](Client::Listener& to) { to.on_log_lookup(wanted.lookup, wanted.query); });
-  }
-  void apply(LogResult& told) {
-    deliver([told = std::move(told)](Client::Listener& to) {
-      to.on_log_part(told.question, told.part);
-    });
+  void apply(QueryResult& result) {
+    deliver([result = std::move(result)](Client::Listener& to) { to.on_query_result(result); });
   }
   void apply(ShowHang& hang) {
     deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
@@ -251,20 +233,8 @@ void Client::report_stopped(int round, std::vector<SeenFailure> failures, std::s
   for (SeenFailure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
   impl_->handle(stopped);
 }
-void Client::ask(std::uint64_t question) { impl_->handle(OwnQuestion{question}); }
-void Client::give_evidence(std::uint64_t look, Evidence evidence) {
-  impl_->handle(OwnEvidence{look, std::move(evidence)});
-}
-void Client::request_census(std::uint64_t question) { impl_->handle(OwnCensusQuestion{question}); }
-void Client::give_summary(std::uint64_t census, const NodeSummary& summary) {
-  impl_->handle(OwnSummary{census, summary});
-}
-void Client::request_log(std::uint64_t question, const LogQuery& query) {
-  impl_->handle(OwnLogQuestion{question, query});
-}
-void Client::give_log_part(std::uint64_t lookup, LogPart part) {
-  impl_->handle(OwnLogPart{lookup, std::move(part)});
-}
+void Client::query(Query query) { impl_->handle(std::move(query)); }
+void Client::answer(NodeAnswer answer) { impl_->handle(std::move(answer)); }
 void Client::report_times(const NodeTimes& times) { impl_->handle(OwnTimes{times}); }
 void Client::report_speed(int round, NodeSpeed speed) {
   impl_->handle(OwnSpeed{round, std::move(speed)});

@@ -53,20 +53,11 @@ class Client {
     // The job is over: exactly once, after this node's workers are reported stopped. Also for
     // timeouts, refusals and a lost coordinator (then built here, from what this node knows).
     virtual void on_outcome(const Outcome& outcome) = 0;
-    // Collect the stacks of this node's workers, and call give_evidence with that number within
-    // kLookLimit.
-    virtual void on_evidence_request(std::uint64_t /*look*/) {}
-    // The answer to ask(). Answers may be late or belong to no open question.
-    virtual void on_stacks(std::uint64_t /*question*/, const Evidence& /*evidence*/) {}
-    // Call give_summary with that number and the state of this node.
-    virtual void on_census(std::uint64_t /*census*/) {}
-    // The answer to request_census(). Answers may be late or belong to no open question.
-    virtual void on_census_result(std::uint64_t /*question*/, const Census& /*census*/) {}
-    // Requests a part of a log file of this node. Call give_log_part with that number within
-    // kLogLimit.
-    virtual void on_log_lookup(std::uint64_t /*lookup*/, const LogQuery& /*query*/) {}
-    // The answer to request_log(). Late answers, and answers without a question, are possible.
-    virtual void on_log_part(std::uint64_t /*question*/, const LogPart& /*part*/) {}
+    // A query of this node: call answer() with its number within its limit (rules_of in
+    // node_queries.h).
+    virtual void on_node_query(const NodeQuery& /*query*/) {}
+    // Of query(). May be late or belong to no open query.
+    virtual void on_query_result(const QueryResult& /*result*/) {}
     // A worker of the job hangs. on_stop follows.
     virtual void on_hang(const HangFound& /*found*/) {}
     // That node, which may be this one, is excluded from the next world.
@@ -119,18 +110,11 @@ class Client {
   // `progress`: of the workers in this round.
   void report_stopped(int round, std::vector<SeenFailure> failures, std::string unusable = {},
                       WorkProgress progress = {});
-  // Asks for the stacks of all workers of the job. on_stacks follows, unless the coordinator is
-  // lost.
-  void ask(std::uint64_t question);
-  void give_evidence(std::uint64_t look, Evidence evidence);
-  // Asks for the state of all nodes of the job. on_census_result follows, unless the coordinator is
-  // lost.
-  void request_census(std::uint64_t question);
-  void give_summary(std::uint64_t census, const NodeSummary& summary);
-  // Requests a part of a log file of any rank. on_log_part follows, unless the coordinator is lost.
-  void request_log(std::uint64_t question, const LogQuery& query);
-  void give_log_part(std::uint64_t lookup, LogPart part);
-  // Call it before report_success, report_stopped and give_summary.
+  // Asks nodes of the job. on_query_result follows, unless the coordinator is lost.
+  void query(Query query);
+  // The answer to on_node_query().
+  void answer(NodeAnswer answer);
+  // Call it before report_success, report_stopped and the answer to a query of the status.
   void report_times(const NodeTimes& times);
   // Once per window of the round.
   void report_speed(int round, NodeSpeed speed);

@@ -10,6 +10,7 @@
 
 #include "rendezvous/base/text.h"
 #include "rendezvous/coordinator/silent_ranks.h"
+#include "rendezvous/member/local_outcome.h"
 #include "rendezvous/protocol/membership_text.h"
 
 namespace drun::rendezvous {
@@ -32,15 +33,11 @@ class MemberTurn {
   void handle(const OwnSuccess& own);
   void handle(const OwnStopped& own);
   void handle(const OwnSignal& own);
-  void handle(const OwnQuestion& own);
-  void handle(const OwnEvidence& own);
+  void handle(const Query& query);
+  void handle(const NodeAnswer& given);
   void handle(const OwnSuspicion& own);
-  void handle(const OwnCensusQuestion& own);
-  void handle(const OwnSummary& own);
   void handle(const OwnFault& own);
   void handle(const OwnTimes& own);
-  void handle(const OwnLogQuestion& own);
-  void handle(const OwnLogPart& own);
   void handle(const OwnSpeed& own);
   void handle(const MemberTick&);
 
@@ -55,16 +52,12 @@ class MemberTurn {
   void receive(const Finish& finish);
   void receive(const Pong&) {}
   void receive(const LinesTaken&) {}  // handled by Client's LineListener
-  void receive(const EvidenceRequest& tell);
-  void receive(const StacksReply& told);
+  void receive(const NodeQuery& query);
+  void receive(const QueryResult& result) { actions_.emplace_back(result); }
   void receive(const HangFound& found);
   void receive(const NodeLeftOut& told);
   void receive(const FaultInjected& told);
   void receive(const Remember& told);
-  void receive(const SummaryRequest& tell);
-  void receive(const CensusReply& told);
-  void receive(const LogLookup& wanted);
-  void receive(const LogAnswer& told);
   void receive(const LivenessCheck& check);
   void receive(const SlowFound&);
   void receive(const Vote&) { broken("a vote"); }
@@ -127,20 +120,27 @@ class MemberTurn {
 
 using Phase = MemberPhase;
 
-void MemberTurn::handle(const OwnCensusQuestion& own) {
-  if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return send(CensusRequest{own.question});
+void MemberTurn::handle(const Query& query) {
+  const bool is_about_workers = query.kind != QueryKind::Status;
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}) ||
+      (state_.phase == Phase::Joined && !is_about_workers))
+    return send(query);
   if (state_.phase == Phase::Ended) return;
-  const bool is_ending = is_in({Phase::Leaving, Phase::Ending});
-  actions_.emplace_back(CensusResult{
-      own.question,
-      {.note = is_ending ? "this node leaves the job" : "this node is not in touch with its job"}});
+  std::string note = "this node is not in touch with its job";
+  if (is_in({Phase::Leaving, Phase::Ending})) note = "this node leaves the job";
+  if (is_about_workers && !state_.world) note = "no workers run yet";
+  actions_.emplace_back(QueryResult{query.number, std::move(note)});
 }
 
-void MemberTurn::handle(const OwnSummary& own) {
+void MemberTurn::handle(const NodeAnswer& given) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped,
              Phase::Leaving}))
-    send(SummaryReply{own.census, own.summary});
+    send(given);
+}
+
+void MemberTurn::receive(const NodeQuery& query) {
+  if (state_.phase == Phase::Greeting) return broken("a question before the welcome");
+  actions_.emplace_back(query);
 }
 
 void MemberTurn::handle(const OwnTimes& own) {
@@ -148,69 +148,10 @@ void MemberTurn::handle(const OwnTimes& own) {
     send(TimesReport{own.times});
 }
 
-void MemberTurn::receive(const SummaryRequest& tell) {
-  if (state_.phase == Phase::Greeting) return broken("a question before the welcome");
-  actions_.emplace_back(SummarizeNode{tell.census});
-}
-
-void MemberTurn::receive(const CensusReply& told) {
-  actions_.emplace_back(CensusResult{told.question, told.census});
-}
-
-using Phase = MemberPhase;
-
-void MemberTurn::handle(const OwnLogQuestion& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return send(LogRequest{own.question, own.query});
-  if (state_.phase == Phase::Ended) return;
-  const bool is_new = !state_.world.has_value();
-  actions_.emplace_back(LogResult{
-      own.question,
-      {.note = is_new ? "no workers run yet" : "this node is not in touch with its job"}});
-}
-
-void MemberTurn::handle(const OwnLogPart& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    send(LogReply{own.lookup, own.part});
-}
-
-void MemberTurn::receive(const LogLookup& wanted) {
-  if (!state_.world) return;  // of a world that it never got
-  actions_.emplace_back(ReadLog{wanted.lookup, wanted.query});
-}
-
-void MemberTurn::receive(const LogAnswer& told) {
-  actions_.emplace_back(LogResult{told.question, told.part});
-}
-
-void MemberTurn::handle(const OwnQuestion& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return send(StacksRequest{own.question});
-  if (state_.phase == Phase::Ended) return;
-  const bool is_new = !state_.world.has_value();
-  actions_.emplace_back(StacksResult{
-      own.question,
-      {.notes = {is_new ? "no workers run yet" : "this node is not in touch with its job"}}});
-}
-
-void MemberTurn::handle(const OwnEvidence& own) {
-  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    send(EvidenceReply{own.look, own.evidence});
-}
-
 void MemberTurn::handle(const OwnSuspicion& own) {
   if (!is_round(own.round) || state_.phase != Phase::Running) return;
   for (std::vector<SuspectGroup>& groups : suspect_messages(own.suspects))
     send(HangSuspected{own.round, own.settle, std::move(groups)});
-}
-
-void MemberTurn::receive(const EvidenceRequest& tell) {
-  if (!state_.world) return;  // the query is about a world that this node never received
-  actions_.emplace_back(CollectEvidence{tell.look});
-}
-
-void MemberTurn::receive(const StacksReply& told) {
-  actions_.emplace_back(StacksResult{told.question, told.evidence});
 }
 
 void MemberTurn::receive(const HangFound& found) {
@@ -224,38 +165,7 @@ namespace {
 
 using Phase = MemberPhase;
 
-constexpr std::size_t kMostRestartsKept = std::size_t{1} << 16;
-constexpr std::string_view kNotReached = "cannot be reached yet: ";
-
-void remember_restarts(Memory& memory, int restarts, Time now) {
-  const std::size_t known =
-      std::min(static_cast<std::size_t>(std::max(restarts, 0)), kMostRestartsKept);
-  while (memory.restarts.size() < known) memory.restarts.push_back(now);
-}
-
 }  // namespace
-
-void remember(Memory& memory, const World& world, std::string coordinator, Time now) {
-  memory.rounds = std::max(memory.rounds, world.round + 1);
-  memory.coordinator = std::move(coordinator);
-  remember_restarts(memory, world.restarts, now);
-}
-
-Past past_of(const Memory& memory, const World& world, Time first_world, Time now) {
-  const auto age = [now](Time then) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(now - then);
-  };
-  Past past{.rounds = memory.rounds,
-            .node_count = world.node_count,
-            .age = age(first_world),
-            .coordinator = memory.coordinator,
-            .restarts = static_cast<int>(memory.restarts.size()),
-            .records = memory.records};
-  const std::size_t told = std::min(memory.restarts.size(), kMostRestartsTold);
-  for (std::size_t i = memory.restarts.size() - told; i < memory.restarts.size(); ++i)
-    past.restart_ages.push_back(age(memory.restarts[i]));
-  return past;
-}
 
 void MemberTurn::aim(const Endpoint& endpoint) {
   JoinSpec& join = state_.spec.join;
@@ -554,95 +464,6 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
   MemberTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
   return turn.take_actions();
-}
-
-std::string place_text(const MemberState& state) {
-  const std::vector<Endpoint>& seats = state.spec.join.seats;
-  return seats.empty() ? state.endpoint : to_string(seats);
-}
-
-std::string waiting_for_text(const MemberState& state) {
-  const std::string trouble =
-      state.last_trouble.empty() ? "has not answered yet" : state.last_trouble;
-  const std::optional<EtcdSpec>& etcd = state.spec.join.etcd;
-  if (!etcd) return "waiting for the coordinator at " + place_text(state) + ": it " + trouble;
-  const std::string place = "etcd at " + to_string(etcd->endpoints);
-  if (!state.etcd_trouble.empty()) return "waiting for " + place + ": " + state.etcd_trouble;
-  return "waiting for a coordinator that is elected by " + place + ": " + state.endpoint + " " +
-         trouble;
-}
-
-std::optional<int> own_rank(const MemberState& state) {
-  if (!state.spec.join.elastic) return state.spec.join.node_rank;
-  return state.world ? std::optional(state.world->node_rank) : std::nullopt;
-}
-
-Ending lost_ending(const MemberState& state, std::string_view reason) {
-  if (state.signal) return Interrupted{*state.signal, own_rank(state), state.spec.host};
-  const bool has_known = !state.spec.join.seats.empty() && !state.memory.coordinator.empty();
-  NodeLost lost{0, has_known ? state.memory.coordinator : state.spec.join.endpoint.host, true,
-                std::string(reason)};
-  if (!state.spec.join.seats.empty() && state.rejoin_by)
-    lost.reason += state.spec.join.etcd
-                       ? "; then without success: " + waiting_for_text(state)
-                       : "; no majority of " + place_text(state) + " has a coordinator";
-  if (!state.own_failures.empty()) {
-    const Failure& failure = state.own_failures.first();
-    lost.reason += "; before that, rank " + std::to_string(failure.rank) +
-                   " failed on this node: " + to_string(failure.status);
-  }
-  return lost;
-}
-
-Outcome local_outcome(const MemberState& state, Ending ending, Time now) {
-  Outcome outcome{.ending = std::move(ending),
-                  .run_id = state.spec.join.run_id,
-                  .node_count = state.world ? state.world->node_count : state.spec.join.node_count,
-                  .world_size = state.world ? state.world->world_size : 0,
-                  .restarts = state.world ? state.world->restarts : 0,
-                  .max_restarts = state.spec.join.max_restarts};
-  if (state.first_world)
-    outcome.duration = std::chrono::duration_cast<Milliseconds>(now - *state.first_world);
-  return outcome;
-}
-
-Error join_timeout_error(const MemberState& state) {
-  const Milliseconds limit = state.spec.join.join_timeout;
-  const bool has_joined = state.phase == MemberPhase::Joined;
-  if (has_joined && state.waiting)
-    return {ErrorCode::Timeout, timeout_text(*state.waiting, state.endpoint, limit)};
-  if (!has_joined && state.spec.join.etcd)
-    return {ErrorCode::Timeout,
-            "gave up " + waiting_for_text(state) + ", after " + duration_text(limit) +
-                "; is etcd there? check --rdzv-endpoint and firewalls, or raise --rdzv-conf "
-                "join_timeout=SECONDS"};
-  std::string trouble = "has not answered";
-  if (has_joined) trouble = "has not completed the world";
-  if (!has_joined && !state.last_trouble.empty()) trouble = state.last_trouble;
-  return {ErrorCode::Timeout,
-          "the coordinator at " + place_text(state) + " " + trouble + "; gave up after " +
-              duration_text(limit) +
-              "; is node 0 running there? check --master_addr, --master_port and firewalls, or "
-              "raise --rdzv-conf join_timeout=SECONDS"};
-}
-
-Error reach_timeout_error(const MemberState& state) {
-  const JoinSpec& join = state.spec.join;
-  std::string trouble = state.last_trouble.empty() ? "no answer" : state.last_trouble;
-  if (trouble.starts_with(kNotReached)) trouble = trouble.substr(kNotReached.size());
-  std::string places;
-  if (join.seats.empty()) places = addresses_text(join.book, join.endpoint);
-  for (const Endpoint& seat : join.seats)
-    places += (places.empty() ? "" : ", ") + addresses_text(join.book, seat);
-  return {ErrorCode::Unreachable,
-          "cannot reach any of " + places + " from " + state.spec.host + ": " + trouble +
-              "; check the networks and firewalls between the hosts, or set --master-addr to an "
-              "address that all hosts can reach"};
-}
-
-Error wrong_peer_error(const MemberState& state, std::string_view reason) {
-  return {ErrorCode::Refused,
-          state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
 }
 
 // --- Connection to the coordinator

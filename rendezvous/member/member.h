@@ -25,12 +25,12 @@
 //   own failure     -                -            -          Stopping  -        -         -
 //   own stopped     -                -            -          both      -        Stopped   -
 //   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
-//   own question    answered here +  likewise     likewise + sent      sent     sent      sent
+//   own query       answered here +  likewise     likewise + sent      sent     sent      sent
 //   own suspicion   -                -            -          sent      -        -         -
 //   silence         -                Resting *    Resting    lost      lost     lost      lost
 //   * until join_timeout, because an overloaded coordinator also closes connections. Bytes that are
 //     not drun's protocol (WrongPeer) end the member at once.
-//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, questions for
+//   + without asking the coordinator; also in Leaving, Parting and Ending. In Joined, queries of
 //     the job's status are sent.
 //
 //   broken: the coordinator broke the protocol; handled as "closed". lost: stops own workers, then
@@ -67,95 +67,15 @@
 #include <vector>
 
 #include "rendezvous/base/log.h"
-#include "rendezvous/job/census.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
+#include "rendezvous/member/memory.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/protocol/failure_list.h"
 
 namespace drun::rendezvous {
-
-// --- Status (`drun status`)
-
-// Events.
-// A program on this node asks for the job's status. The answer is CensusResult, unless the
-// coordinator is lost meanwhile.
-struct OwnCensusQuestion {
-  std::uint64_t question = 0;
-};
-// The answer to SummarizeNode.
-struct OwnSummary {
-  std::uint64_t census = 0;
-  NodeSummary summary;
-};
-
-// Actions.
-struct SummarizeNode {
-  std::uint64_t census = 0;
-};
-struct CensusResult {
-  std::uint64_t question = 0;
-  Census census;  // contains only a note if there is no coordinator to ask
-};
-
-// --- Stacks and hangs (`drun stacks`, --hang-timeout)
-
-// Events.
-// A program on this node asks for the stacks of all workers. The answer is StacksResult, unless the
-// coordinator is lost meanwhile.
-struct OwnQuestion {
-  std::uint64_t question = 0;
-};
-// The answer to CollectEvidence.
-struct OwnEvidence {
-  std::uint64_t look = 0;
-  Evidence evidence;
-};
-// Brief failures with status Hung, of any number.
-struct OwnSuspicion {
-  int round = 0;
-  Milliseconds settle{0};
-  std::vector<Failure> suspects{};
-};
-
-// Actions.
-struct CollectEvidence {
-  std::uint64_t look = 0;
-};
-struct StacksResult {
-  std::uint64_t question = 0;
-  Evidence evidence;
-};
-struct ShowHang {
-  HangFound found;
-};
-
-// --- Log files (`drun logs`): questions and answers between a member and its agent
-
-// Events.
-// A program on this node asks for a part of a log file. The answer is LogResult, unless the
-// coordinator is lost meanwhile.
-struct OwnLogQuestion {
-  std::uint64_t question = 0;
-  LogQuery query;
-};
-// The answer to ReadLog.
-struct OwnLogPart {
-  std::uint64_t lookup = 0;
-  LogPart part;
-};
-
-// Actions.
-struct ReadLog {
-  std::uint64_t lookup = 0;
-  LogQuery query;
-};
-struct LogResult {
-  std::uint64_t question = 0;
-  LogPart part;
-};
 
 // --- Leader search: finds the coordinator of a job with several endpoints
 // (docs/internals/election.md), and keeps the job state that a new coordinator needs
@@ -185,17 +105,6 @@ struct LeaderSearch {
   std::uint64_t lost_term = 0;
   std::size_t wrong_answers = 0;  // in a row
 };
-
-// The member's record of its rounds.
-struct Memory {
-  int rounds = 0;
-  std::string coordinator;  // of the last one
-  std::vector<Time> restarts;
-  std::vector<NodeRecord> records;
-};
-
-void remember(Memory& memory, const World& world, std::string coordinator, Time now);
-Past past_of(const Memory& memory, const World& world, Time first_world, Time now);
 
 // --- Events, actions and state
 
@@ -251,6 +160,12 @@ struct OwnSignal {
 struct OwnFault {
   InjectedFault fault;
 };
+// Brief failures with status Hung, of any number.
+struct OwnSuspicion {
+  int round = 0;
+  Milliseconds settle{0};
+  std::vector<Failure> suspects{};
+};
 struct OwnTimes {
   NodeTimes times;
 };
@@ -259,11 +174,12 @@ struct OwnSpeed {
   NodeSpeed speed;
 };
 struct MemberTick {};
-using MemberEvent =
-    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
-                 LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
-                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, OwnCensusQuestion, OwnSummary,
-                 OwnFault, OwnTimes, OwnLogQuestion, OwnLogPart, OwnSpeed, MemberTick>;
+// Query: of a program on this node. Its QueryResult follows, unless the coordinator is lost
+// meanwhile. NodeAnswer: to a NodeQuery.
+using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
+                                 LeaderNamed, LeaderUnknown, Heard, ConnectionLost, OwnFailure,
+                                 OwnSuccess, OwnStopped, OwnSignal, Query, NodeAnswer, OwnSuspicion,
+                                 OwnFault, OwnTimes, OwnSpeed, MemberTick>;
 
 // Answered by Connected or ConnectFailed; later WrongPeer or ConnectionLost may follow, unless
 // Disconnect was returned.
@@ -275,6 +191,9 @@ struct SendToCoordinator {
 struct Disconnect {};
 // The program at that address is not a coordinator; the other known addresses are tried first.
 struct AvoidAddress {};
+struct ShowHang {
+  HangFound found;
+};
 struct ShowLeftOut {
   LeftOut node;
 };
@@ -298,8 +217,7 @@ struct MemberLog {
 };
 using MemberAction =
     std::variant<Connect, SendToCoordinator, Disconnect, AvoidAddress, StartWorkers, StopWorkers,
-                 End, MemberLog, CollectEvidence, StacksResult, ShowHang, ShowLeftOut, ShowFault,
-                 SummarizeNode, CensusResult, ReadLog, LogResult>;
+                 End, MemberLog, NodeQuery, QueryResult, ShowHang, ShowLeftOut, ShowFault>;
 
 enum class MemberPhase {
   Resting,   // not connected; waits before the next attempt
@@ -357,31 +275,5 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
 
 // When the next MemberTick is due.
 std::optional<Time> deadline(const MemberState& state);
-
-// --- The outcome of a job for a member that must determine it without a coordinator
-
-// The outcome from what this node knows.
-Outcome local_outcome(const MemberState& state, Ending ending, Time now);
-
-// The endpoint of the coordinator, or all endpoints if there are several.
-std::string place_text(const MemberState& state);
-
-// "waiting for the coordinator at 10.0.0.1:29400: it has not answered yet"
-std::string waiting_for_text(const MemberState& state);
-
-// This node's rank; absent: not assigned yet, in an elastic job.
-std::optional<int> own_rank(const MemberState& state);
-
-// The ending when the coordinator is lost.
-Ending lost_ending(const MemberState& state, std::string_view reason);
-
-// Unreachable: every address that was tried, and why it failed.
-Error reach_timeout_error(const MemberState& state);
-
-// Timeout: names the missing nodes, or why the coordinator cannot be reached.
-Error join_timeout_error(const MemberState& state);
-
-// Refused: the peer is not a drun of this version.
-Error wrong_peer_error(const MemberState& state, std::string_view reason);
 
 }  // namespace drun::rendezvous

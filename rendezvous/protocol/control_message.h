@@ -14,12 +14,10 @@
 #include <vector>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/job/census.h"
-#include "rendezvous/job/evidence.h"
 #include "rendezvous/job/job_record.h"
-#include "rendezvous/job/log_part.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/phase_times.h"
+#include "rendezvous/job/rank_ranges.h"
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/job/slow_rank.h"
 #include "rendezvous/job/world.h"
@@ -67,29 +65,43 @@ struct Follow {
   bool operator==(const Follow&) const = default;
 };
 
-// --- Status: collects the state of all nodes (`drun status`)
+// --- Queries: a member asks nodes through the coordinator (`drun status`, `stacks`, `logs`)
+//
+//   member  -- Query -->        coordinator  -- NodeQuery -->  nodes
+//           <-- QueryResult --               <-- NodeAnswer --
+//
+// What questions and answers mean is up to the agents (agent/status, agent/hang). The coordinator
+// forwards the bytes; rendezvous/coordinator/node_queries.h has the limits of each kind.
 
-// From a member, for `drun status` on its node. Answered by CensusReply.
-struct CensusRequest {
-  std::uint64_t question = 0;
-  bool operator==(const CensusRequest&) const = default;
-};
-// The answer to SummaryRequest.
-struct SummaryReply {
-  std::uint64_t census = 0;
-  NodeSummary summary;
-  bool operator==(const SummaryReply&) const = default;
+enum class QueryKind : std::uint8_t {
+  Status,  // asks all members. The result is a census (encode_census in control_wire.h)
+  Stacks,  // asks all nodes of the world. The result is their answers, merged (stack_answers.h)
+  Log,     // asks the node that has the log files of `rank`. The result is its answer
 };
 
-// From the coordinator: asks for the node's state. Answered by SummaryReply.
-struct SummaryRequest {
-  std::uint64_t census = 0;
-  bool operator==(const SummaryRequest&) const = default;
+struct Query {
+  std::uint64_t number = 0;  // that the member chose
+  QueryKind kind = QueryKind::Status;
+  int rank = 0;  // for Log
+  std::string question{};
+  bool operator==(const Query&) const = default;
 };
-struct CensusReply {
-  std::uint64_t question = 0;
-  Census census;
-  bool operator==(const CensusReply&) const = default;
+struct NodeQuery {
+  std::uint64_t number = 0;  // that the coordinator chose
+  QueryKind kind = QueryKind::Status;
+  std::string question{};
+  bool operator==(const NodeQuery&) const = default;
+};
+struct NodeAnswer {
+  std::uint64_t number = 0;
+  std::string answer{};
+  bool operator==(const NodeAnswer&) const = default;
+};
+struct QueryResult {
+  std::uint64_t number = 0;
+  std::string note{};  // why there is no answer; empty: there is one
+  std::string answer{};
+  bool operator==(const QueryResult&) const = default;
 };
 
 // --- From members to the coordinator
@@ -149,17 +161,6 @@ struct Signaled {
 struct Ping {
   bool operator==(const Ping&) const = default;
 };
-// From a member, for `drun stacks` on its node. Answered by StacksReply.
-struct StacksRequest {
-  std::uint64_t question = 0;
-  bool operator==(const StacksRequest&) const = default;
-};
-// The answer to EvidenceRequest.
-struct EvidenceReply {
-  std::uint64_t look = 0;
-  Evidence evidence;
-  bool operator==(const EvidenceReply&) const = default;
-};
 // Workers of one node that are silent in the same way.
 struct SuspectGroup {
   RankRanges ranks{};       // normalized
@@ -195,7 +196,8 @@ struct FaultInjected {
   InjectedFault fault;  // without `followed`
   bool operator==(const FaultInjected&) const = default;
 };
-// How long this node has been in each phase. Sent before AllReturned, Stopped and SummaryReply.
+// How long this node has been in each phase. Sent before AllReturned, Stopped
+// and the answer to a query of the status.
 struct TimesReport {
   NodeTimes times;
   bool operator==(const TimesReport&) const = default;
@@ -205,29 +207,16 @@ struct LivenessReply {
   std::uint64_t check = 0;
   bool operator==(const LivenessReply&) const = default;
 };
-// From a member, for `drun logs` on its node. Answered by LogAnswer.
-struct LogRequest {
-  std::uint64_t question = 0;
-  LogQuery query;
-  bool operator==(const LogRequest&) const = default;
-};
-// The answer to LogLookup.
-struct LogReply {
-  std::uint64_t lookup = 0;
-  LogPart part;
-  bool operator==(const LogReply&) const = default;
-};
 // How fast the node's workers are. Sent every 10 s while the round runs.
 struct SpeedReport {
   int round = 0;
   NodeSpeed speed;
   bool operator==(const SpeedReport&) const = default;
 };
-// Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
-using MemberMessage =
-    std::variant<Hello, Failed, AllReturned, Stopped, Signaled, Ping, StacksRequest, EvidenceReply,
-                 HangSuspected, Ballot, Lines, CensusRequest, SummaryReply, LivenessReply,
-                 FaultInjected, TimesReport, LogRequest, LogReply, SpeedReport>;
+// The index is the kind on the wire. After a change, raise kControlVersion (net/frame_reader.h).
+using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signaled, Ping, Query,
+                                   NodeAnswer, HangSuspected, Ballot, Lines, LivenessReply,
+                                   FaultInjected, TimesReport, SpeedReport>;
 
 // --- From the coordinator to members
 
@@ -284,21 +273,11 @@ struct Finish {
 struct Pong {
   bool operator==(const Pong&) const = default;
 };
-// Asks for the stacks of the node's workers. Answered by EvidenceReply.
-struct EvidenceRequest {
-  std::uint64_t look = 0;
-  bool operator==(const EvidenceRequest&) const = default;
-};
-struct StacksReply {
-  std::uint64_t question = 0;
-  Evidence evidence;
-  bool operator==(const StacksReply&) const = default;
-};
 // Why the round is being stopped, for the console of every node. Stop follows.
 struct HangFound {
   int round = 0;
   std::string cause;
-  Evidence evidence;
+  std::string evidence;  // the merged answers to the query of stacks
   bool operator==(const HangFound&) const = default;
 };
 // The next world does not include this node; for the console of every other node. The node itself
@@ -325,27 +304,15 @@ struct LivenessCheck {
   std::uint64_t check = 0;
   bool operator==(const LivenessCheck&) const = default;
 };
-// Asks for a part of a log file on this node. Answered by LogReply.
-struct LogLookup {
-  std::uint64_t lookup = 0;
-  LogQuery query;
-  bool operator==(const LogLookup&) const = default;
-};
-struct LogAnswer {
-  std::uint64_t question = 0;
-  LogPart part;
-  bool operator==(const LogAnswer&) const = default;
-};
 // A rank or node was found to be slow. Sent once, to the nodes of the world.
 struct SlowFound {
   SlowRank slow;
   bool operator==(const SlowFound&) const = default;
 };
-// Append only: the index is the kind on the wire. Raise kControlVersion (net/frame_reader.h).
+// The index is the kind on the wire. After a change, raise kControlVersion (net/frame_reader.h).
 using CoordinatorMessage =
-    std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, EvidenceRequest,
-                 StacksReply, HangFound, NodeLeftOut, Vote, Follow, LinesTaken, SummaryRequest,
-                 CensusReply, Remember, LivenessCheck, FaultInjected, LogLookup, LogAnswer,
-                 SlowFound>;
+    std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, NodeQuery, QueryResult,
+                 HangFound, NodeLeftOut, Vote, Follow, LinesTaken, Remember, LivenessCheck,
+                 FaultInjected, SlowFound>;
 
 }  // namespace drun::rendezvous

@@ -53,42 +53,6 @@ void fields(Archive& archive, World& world) {
 }
 
 template <typename Archive>
-void rank_ranges(Archive& archive, RankRanges& ranks, std::size_t most) {
-  archive.list(ranks, most, [](auto& each, RankRange& range) {
-    each.integer(range.first, kCount);
-    each.integer(range.last, {range.first, kCount.high});
-  });
-}
-template <typename Archive>
-void fields(Archive& archive, StackGroup& group) {
-  rank_ranges(archive, group.ranks, kMostRankRanges);
-  archive.text(group.doing, kStackLineBytes);
-  archive.bits(group.arrived);
-  archive.flag(group.is_inside);
-  archive.flag(group.is_quiet);
-  auto nccl = static_cast<std::uint8_t>(group.nccl);
-  archive.kind(nccl, 3);
-  group.nccl = static_cast<NcclPosition>(nccl);
-  archive.text(group.source, kStackLineBytes);
-  archive.list(group.lines, kMostStackLines,
-               [](auto& each, std::string& line) { each.text(line, kStackLineBytes); });
-}
-template <typename Archive>
-void fields(Archive& archive, Evidence& evidence) {
-  if constexpr (!Archive::kIsReader) shrink(evidence);
-  archive.list(evidence.groups, kMostStackGroups,
-               [](auto& each, StackGroup& group) { fields(each, group); });
-  archive.list(evidence.notes, kMostEvidenceNotes,
-               [](auto& each, std::string& note) { each.text(note, kStackLineBytes); });
-  archive.integer(evidence.ranks_left_out, kCount);
-  if constexpr (Archive::kIsReader) {
-    Evidence bounded = evidence;
-    shrink(bounded);
-    if (bounded != evidence) archive.fail();  // exceeds the limits in total, or is out of order
-  }
-}
-
-template <typename Archive>
 void fields(Archive& archive, NodeRecord& record) {
   archive.text(record.name, kRecordTextBytes);
   archive.integer(record.slot, kCount);
@@ -116,6 +80,41 @@ void fields(Archive& archive, Past& past) {
   bool has_failure = past.failure.has_value();
   archive.flag(has_failure);
   if (has_failure) fields(archive, past.failure ? *past.failure : past.failure.emplace());
+}
+
+// --- Queries
+
+// Bytes of an agent, which keeps the limit.
+template <typename Archive>
+void opaque(Archive& archive, std::string& bytes, std::size_t limit_bytes) {
+  assert(Archive::kIsReader || bytes.size() <= limit_bytes);
+  archive.text(bytes, limit_bytes);
+}
+
+template <typename Archive>
+void fields(Archive& archive, Query& query) {
+  archive.bits(query.number);
+  word(archive, query.kind, QueryKind::Log);
+  archive.integer(query.rank, kCount);
+  opaque(archive, query.question, kMostQuestionBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, NodeQuery& query) {
+  archive.bits(query.number);
+  word(archive, query.kind, QueryKind::Log);
+  opaque(archive, query.question, kMostQuestionBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, NodeAnswer& given) {
+  archive.bits(given.number);
+  opaque(archive, given.answer, kMostNodeAnswerBytes);
+}
+// The number comes first (SharedResult).
+template <typename Archive>
+void fields(Archive& archive, QueryResult& result) {
+  archive.bits(result.number);
+  archive.text(result.note, kSentenceBytes);
+  opaque(archive, result.answer, kMostResultBytes);
 }
 
 // --- From members
@@ -176,15 +175,6 @@ void fields(Archive& archive, Signaled& signaled) {
 template <typename Archive>
 void fields(Archive&, Ping&) {}
 template <typename Archive>
-void fields(Archive& archive, StacksRequest& asked) {
-  archive.bits(asked.question);
-}
-template <typename Archive>
-void fields(Archive& archive, EvidenceReply& given) {
-  archive.bits(given.look);
-  fields(archive, given.evidence);
-}
-template <typename Archive>
 void fields(Archive& archive, HangSuspected& suspected) {
   archive.integer(suspected.round, kCount);
   archive.duration(suspected.settle, kMostMilliseconds);
@@ -219,16 +209,6 @@ void fields(Archive& archive, Lines& lines) {
 }
 
 template <typename Archive>
-void fields(Archive& archive, CensusRequest& asked) {
-  archive.bits(asked.question);
-}
-template <typename Archive>
-void fields(Archive& archive, SummaryReply& told) {
-  archive.bits(told.census);
-  fields(archive, told.summary);
-}
-
-template <typename Archive>
 void fields(Archive& archive, TimesReport& told) {
   fields(archive, told.times);
 }
@@ -246,32 +226,6 @@ void fields(Archive& archive, SpeedReport& told) {
   archive.integer(speed.stolen_permille, {0, 1000});
   archive.integer(speed.throttled_permille, {0, 1000});
   archive.flag(speed.is_hot);
-}
-
-template <typename Archive>
-void fields(Archive& archive, LogQuery& query) {
-  archive.integer(query.rank, kCount);
-  optional_rank(archive, query.round);
-  archive.flag(query.is_stderr);
-  archive.bits(query.offset);
-}
-template <typename Archive>
-void fields(Archive& archive, LogPart& part) {
-  archive.integer(part.round, kCount);
-  archive.bits(part.size_bytes);
-  archive.text(part.text, kMostLogPartBytes);
-  archive.text(part.label, kNameBytes);
-  archive.text(part.note, kSentenceBytes);
-}
-template <typename Archive>
-void fields(Archive& archive, LogRequest& asked) {
-  archive.bits(asked.question);
-  fields(archive, asked.query);
-}
-template <typename Archive>
-void fields(Archive& archive, LogReply& given) {
-  archive.bits(given.lookup);
-  fields(archive, given.part);
 }
 
 template <typename Archive>
@@ -330,19 +284,10 @@ void fields(Archive& archive, Finish& finish) {
 template <typename Archive>
 void fields(Archive&, Pong&) {}
 template <typename Archive>
-void fields(Archive& archive, EvidenceRequest& tell) {
-  archive.bits(tell.look);
-}
-template <typename Archive>
-void fields(Archive& archive, StacksReply& told) {
-  archive.bits(told.question);
-  fields(archive, told.evidence);
-}
-template <typename Archive>
 void fields(Archive& archive, HangFound& found) {
   archive.integer(found.round, kCount);
   archive.text(found.cause, kSentenceBytes);
-  fields(archive, found.evidence);
+  opaque(archive, found.evidence, kMostResultBytes);
 }
 template <typename Archive>
 void fields(Archive& archive, FaultInjected& told) {
@@ -384,30 +329,9 @@ void fields(Archive& archive, Follow& follow) {
 }
 
 template <typename Archive>
-void fields(Archive& archive, SummaryRequest& tell) {
-  archive.bits(tell.census);
-}
-template <typename Archive>
-void fields(Archive& archive, CensusReply& told) {
-  archive.bits(told.question);
-  fields(archive, told.census);
-}
-
-template <typename Archive>
 void fields(Archive& archive, Remember& remember) {
   fields(archive, remember.records);
   archive.integer(remember.restarts, kCount);
-}
-
-template <typename Archive>
-void fields(Archive& archive, LogLookup& wanted) {
-  archive.bits(wanted.lookup);
-  fields(archive, wanted.query);
-}
-template <typename Archive>
-void fields(Archive& archive, LogAnswer& told) {
-  archive.bits(told.question);
-  fields(archive, told.part);
 }
 
 template <typename Archive>
@@ -451,21 +375,33 @@ std::size_t wire_size_bytes(const Failure& failure) {
 std::string encode(const MemberMessage& message) { return encode_frame(message); }
 std::string encode(const CoordinatorMessage& message) { return encode_frame(message); }
 
-// The head: length, kind, question.
-SharedReply::SharedReply(const CoordinatorMessage& answer) {
-  constexpr std::size_t kBeforeQuestionBytes = 4 + 1;
-  constexpr std::size_t kQuestionBytes = 8;
-  assert(std::holds_alternative<StacksReply>(answer) ||
-         std::holds_alternative<CensusReply>(answer));
-  std::string frame = encode(answer);
-  head_ = frame.substr(0, kBeforeQuestionBytes);
-  frame.erase(0, kBeforeQuestionBytes + kQuestionBytes);
+std::string encode_census(Census census) {
+  std::string bytes;
+  WireWriter writer(bytes);
+  fields(writer, census);
+  return bytes;
+}
+
+std::optional<Census> decode_census(std::string_view bytes) {
+  Census census;
+  WireReader reader(bytes);
+  fields(reader, census);
+  return reader.is_complete() ? std::optional(std::move(census)) : std::nullopt;
+}
+
+// The head: length, kind, number.
+SharedResult::SharedResult(const QueryResult& result) {
+  constexpr std::size_t kBeforeNumberBytes = 4 + 1;
+  constexpr std::size_t kNumberBytes = 8;
+  std::string frame = encode(CoordinatorMessage(result));
+  head_ = frame.substr(0, kBeforeNumberBytes);
+  frame.erase(0, kBeforeNumberBytes + kNumberBytes);
   body_ = std::make_shared<const std::string>(std::move(frame));
 }
 
-std::string SharedReply::head(std::uint64_t question) const {
+std::string SharedResult::head(std::uint64_t number) const {
   std::string head = head_;
-  ByteWriter(head).u64(question);
+  ByteWriter(head).u64(number);
   return head;
 }
 

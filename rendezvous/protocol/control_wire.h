@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "rendezvous/base/result.h"
+#include "rendezvous/job/census.h"
 #include "rendezvous/protocol/control_message.h"
 
 namespace drun::rendezvous {
@@ -31,23 +33,32 @@ constexpr std::size_t kMostSuspectGroups = 64;
 constexpr std::size_t kMostSuspectRanges = 8192;
 constexpr std::size_t kMostSuspectPids = 16384;
 
+// Limits of queries: a question, the answer of one node, and a result, which almost fills a frame.
+constexpr std::size_t kMostQuestionBytes = 128;
+constexpr std::size_t kMostNodeAnswerBytes = std::size_t{128} << 10;
+constexpr std::size_t kMostResultBytes = kFrameLimitBytes - (std::size_t{8} << 10);
+
 // Whole frames, length included.
 std::string encode(const MemberMessage& message);
 std::string encode(const CoordinatorMessage& message);
 
-// A StacksReply or CensusReply for many: encoded once, and only the frame's head differs between
-// the recipients. The frame is head and body.
-class SharedReply {
+// A QueryResult for many: encoded once, and only the frame's head differs between the recipients.
+// The frame is head and body.
+class SharedResult {
  public:
   using Bytes = std::shared_ptr<const std::string>;
-  explicit SharedReply(const CoordinatorMessage& answer);
-  std::string head(std::uint64_t question) const;
+  explicit SharedResult(const QueryResult& result);
+  std::string head(std::uint64_t number) const;
   const Bytes& body() const { return body_; }
 
  private:
   std::string head_;
   Bytes body_;
 };
+
+// The answer in the result of a query of the status. Absent: malformed.
+std::string encode_census(Census census);
+std::optional<Census> decode_census(std::string_view bytes);
 
 // `frame`: kind and fields, without the length.
 Result<MemberMessage> decode_member_message(std::string_view frame);

@@ -167,28 +167,13 @@ void fields(Archive& archive, Outcome& outcome) {
 constexpr std::size_t kMostCensusNodes = 8192;
 constexpr std::size_t kMostMissingTold = 64;
 
-template <typename Archive, typename Enum>
-void word(Archive& archive, Enum& value, Enum last) {
-  auto number = static_cast<int>(value);
-  archive.integer(number, {0, static_cast<int>(last)});
-  value = static_cast<Enum>(number);
-}
-
-template <typename Archive>
-void fields(Archive& archive, NodeSummary& summary) {
-  word(archive, summary.phase, NodePhase::Waiting);
-  archive.integer(summary.workers_running, kCount);
-  archive.integer(summary.workers_failed, kCount);
-  archive.duration(summary.up, kMostMilliseconds);
-}
-
 template <typename Archive>
 void fields(Archive& archive, CensusNode& node) {
   optional_rank(archive, node.node_rank);
   archive.text(node.host, kNameBytes);
   archive.integer(node.workers, kCount);
   word(archive, node.presence, NodePresence::Lost);
-  fields(archive, node.told);
+  archive.text(node.answer, kMostStatusBytes);
   archive.duration(node.heard, kMostMilliseconds);
 }
 

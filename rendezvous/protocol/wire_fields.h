@@ -10,6 +10,7 @@
 
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/rank_ranges.h"
 
 namespace drun::rendezvous {
 
@@ -44,6 +45,22 @@ void optional_rank(Archive& archive, std::optional<int>& node_rank) {
   archive.flag(has_rank);
   archive.integer(rank, kCount);
   node_rank = has_rank ? std::optional(rank) : std::nullopt;
+}
+
+// An enumeration whose values are 0 to `last`.
+template <typename Archive, typename Enum>
+void word(Archive& archive, Enum& value, Enum last) {
+  auto number = static_cast<int>(value);
+  archive.integer(number, {0, static_cast<int>(last)});
+  value = static_cast<Enum>(number);
+}
+
+template <typename Archive>
+void rank_ranges(Archive& archive, RankRanges& ranks, std::size_t most) {
+  archive.list(ranks, most, [](auto& each, RankRange& range) {
+    each.integer(range.first, kCount);
+    each.integer(range.last, {range.first, kCount.high});
+  });
 }
 
 template <typename Archive>

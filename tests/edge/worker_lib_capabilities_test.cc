@@ -66,7 +66,6 @@ class Numbers {
     if (is_on_gpu) of_gpu_.emplace(count, value);
   }
   operator Elements() { return of_gpu_ ? of_gpu_->named() : Elements(of_host_); }
-  operator ConstElements() { return Elements(*this); }
   std::vector<T> read() const { return of_gpu_ ? of_gpu_->read() : of_host_; }
 
  private:
@@ -77,10 +76,12 @@ class Numbers {
 void exchange(ProcessGroup& group, bool is_on_gpu, bool is_any, int tag = 0) {
   Numbers<int> data(1, group.rank(), is_on_gpu);
   if (group.rank() == 0 && (is_any || tag != 0) && is_on_gpu) {
-    return static_cast<void>(group.recv_any(data, tag));  // rejected, like the peer's call
+    group.recv(data, any_rank, tag);  // rejected, like the peer's call
+  } else if (group.rank() == 0) {
+    group.send(data, 1, tag);
+  } else {
+    group.recv(data, is_any ? any_rank : std::optional<int>(0), tag);
   }
-  if (group.rank() == 0) return group.send(data, 1, tag);
-  is_any ? static_cast<void>(group.recv_any(data, tag)) : group.recv(data, 0, tag);
 }
 
 template <typename T>
@@ -133,7 +134,7 @@ std::map<std::string, Action> actions(bool is_on_gpu) {
        [=](ProcessGroup& group) { group.all_to_all_v(two, ones, other_two, ones); }},
       {"send", [=](ProcessGroup& group) { exchange(group, is_on_gpu, false); }},
       {"recv", [=](ProcessGroup& group) { exchange(group, is_on_gpu, false); }},
-      {"recv_any", [=](ProcessGroup& group) { exchange(group, is_on_gpu, true); }},
+      {"recv from any_rank", [=](ProcessGroup& group) { exchange(group, is_on_gpu, true); }},
       {"tags", [=](ProcessGroup& group) { exchange(group, is_on_gpu, false, 3); }},
       {"u8", sum<std::uint8_t>(is_on_gpu)},
       {"i8", sum<std::int8_t>(is_on_gpu)},
@@ -144,6 +145,8 @@ std::map<std::string, Action> actions(bool is_on_gpu) {
       {"u64", sum<std::uint64_t>(is_on_gpu)},
       {"f16", sum<Float16>(is_on_gpu)},
       {"bf16", sum<BFloat16>(is_on_gpu)},
+      {"f8e4m3", sum<Float8E4M3>(is_on_gpu)},
+      {"f8e5m2", sum<Float8E5M2>(is_on_gpu)},
       {"f32", sum<float>(is_on_gpu)},
       {"f64", sum<double>(is_on_gpu)},
       {"product", reduced(ReduceOp::Product, 1)},

@@ -124,8 +124,11 @@ TEST_CASE("a message of another size or type is an error on both ends") {
     std::vector<float> fewer(99'999);
     std::vector<std::int32_t> integers(100'000);
     say(error_and_peer_of([&] {
-      if (rank == 0) return group.send(floats, 1);
-      is_size ? group.recv(fewer, 0) : group.recv(integers, 0);
+      if (rank == 0) {
+        group.send(floats, 1);
+      } else {
+        is_size ? group.recv(fewer, 0) : group.recv(integers, 0);
+      }
     }));
   });
   check_exited(ends);
@@ -318,7 +321,7 @@ TEST_CASE("a late rank is a timeout for all waiting ranks, after the first one's
       return;
     }
     const std::chrono::milliseconds limit(rank == 0 ? 500 : 20000);
-    say(error_and_peer_of([&] { group.all_reduce(data, ReduceOp::Sum, limit); }));
+    say(error_and_peer_of([&] { group.all_reduce(data, {limit}); }));
     const auto took = Clock::now() - began;
     // Rank 1 can begin its call long after rank 0.
     const bool is_early = rank == 0 && took < std::chrono::milliseconds(450);
@@ -355,12 +358,12 @@ TEST_CASE("a failed message wakes this rank's other thread from its collective")
     ProcessGroup group = ProcessGroup::connect({.timeout = seconds(30)});
     std::vector<float> data(10);
     if (rank == 1) {
-      say(error_and_peer_of([&] { group.recv(data, 0, 3, seconds(20)); }));
+      say(error_and_peer_of([&] { group.recv(data, 0, 3, {seconds(20)}); }));
       return;
     }
     std::string of_collective;
     std::thread collective([&] { of_collective = error_and_peer_of([&] { group.barrier(); }); });
-    say(error_and_peer_of([&] { group.recv(data, 1, 4, std::chrono::milliseconds(300)); }));
+    say(error_and_peer_of([&] { group.recv(data, 1, 4, {std::chrono::milliseconds(300)}); }));
     collective.join();
     say(of_collective);
   });
@@ -399,7 +402,7 @@ TEST_CASE("invalid arguments are rejected at once and change nothing") {
     say(error_and_peer_of([&] { group.send(data, rank); }));
     say(error_and_peer_of([&] { group.recv(data, 7); }));
     say(error_and_peer_of([&] { group.send(data, 1 - rank, -1); }));
-    say(error_and_peer_of([&] { group.barrier(seconds(0)); }));
+    say(error_and_peer_of([&] { group.barrier({seconds(0)}); }));
     say(error_and_peer_of([&] {
       group.all_reduce(Elements{nullptr, 4, DataType::F32}, ReduceOp::Sum);
     }));

@@ -121,7 +121,7 @@ TEST_CASE("asynchronous calls complete in order, also between synchronous ones")
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<std::vector<int>> data(8, std::vector<int>(1000, 1));
     std::vector<Work> works;
-    for (std::vector<int>& each : data) works.push_back(group.async_all_reduce(each));
+    for (std::vector<int>& each : data) works.push_back(group.all_reduce(each, async_op));
     std::vector<int> root_only{rank};
     group.broadcast(root_only, 2);
     expect(root_only[0] == 2, "the synchronous one");
@@ -131,7 +131,7 @@ TEST_CASE("asynchronous calls complete in order, also between synchronous ones")
       expect(work.error() == nullptr, "no error");
     }
     for (const std::vector<int>& each : data) expect(each == std::vector<int>(1000, 3), "a sum");
-    group.async_barrier().wait();
+    group.barrier(async_op).wait();
   }));
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("an asynchronous call returns at once while synchronous ones wait for 
     }
     std::thread first = sleeping_thread([&] { world.barrier(); });
     std::thread second = sleeping_thread([&] { world.barrier(); });
-    const Work third = world.async_barrier();
+    const Work third = world.barrier(async_op);
     words->set("it has returned", "", seconds(20));
     third.wait();
     first.join();
@@ -159,10 +159,10 @@ TEST_CASE("a synchronous call that waits for its turn keeps its own timeout") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     ProcessGroup world = ProcessGroup::connect(over("shm"));
-    if (rank == 1) return say(error_of([&] { world.monitored_barrier(seconds(40)); }));
+    if (rank == 1) return say(error_of([&] { world.monitored_barrier({seconds(40)}); }));
     std::thread first = sleeping_thread([&] { say(error_of([&] { world.barrier(); })); });
     const auto began = Clock::now();
-    const std::string error = error_of([&] { world.barrier(milliseconds(100)); });
+    const std::string error = error_of([&] { world.barrier({milliseconds(100)}); });
     expect(error.starts_with("timeout: "), error);
     expect(Clock::now() - began < test::scaled(seconds(10)), "in time");
     first.join();
@@ -207,11 +207,11 @@ TEST_CASE("messages of a batch match in any order") {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<int> mine(50'000, rank);
     std::vector<std::vector<int>> theirs(3, std::vector<int>(50'000, -1));
-    std::vector<P2POperation> batch;
+    std::vector<P2POp> batch;
     for (int peer = 0; peer < 3; ++peer) {
       if (peer == rank) continue;
-      batch.push_back({P2POperation::Kind::Send, mine, peer, 1});
-      batch.push_back({P2POperation::Kind::Recv, theirs[static_cast<std::size_t>(peer)], peer, 1});
+      batch.push_back(P2POp::send(mine, peer, 1));
+      batch.push_back(P2POp::recv(theirs[static_cast<std::size_t>(peer)], peer, 1));
     }
     for (const Work& work : batch_isend_irecv(group, batch)) work.wait();
     for (int peer = 0; peer < 3; ++peer) {
@@ -220,13 +220,12 @@ TEST_CASE("messages of a batch match in any order") {
     }
     std::vector<int> first(1);
     if (rank == 0) {
-      const int one = group.recv_any(first, 9);
+      const int one = group.recv(first, any_rank, 9).peer();
       expect(first[0] == one, "who it was");
-      const Work other = group.irecv_any(first, 9);
+      const Work other = group.recv(first, any_rank, 9, async_op);
       expect(other.peer() == 3 - one && first[0] == 3 - one, "the other one");
     } else {
-      const std::vector<int> own{rank};
-      group.isend(own, 0, 9).wait();
+      group.send(rank, 0, 9, async_op).wait();
     }
     group.barrier();
   }));
@@ -238,7 +237,7 @@ TEST_CASE("a monitored barrier names the missing ranks, and the group remains us
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect();
     if (rank % 2 == 0) {
-      say(error_of([&] { group.monitored_barrier(milliseconds(400), names_all); }));
+      say(error_of([&] { group.monitored_barrier({milliseconds(400), names_all}); }));
     }
     say(error_of([&] { group.barrier(); }));
   });
@@ -293,7 +292,7 @@ TEST_CASE("destroying a group wakes a waiting thread at once") {
       word->wait({"let go"}, seconds(40));
       return;
     }
-    const Work waiting = group.async_barrier();
+    const Work waiting = group.barrier(async_op);
     group.send(data, 1);
     const auto began = Clock::now();
     group.destroy();

@@ -6,6 +6,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -68,6 +69,77 @@ TEST_CASE(
       const int from = backend->start_recv(data, std::nullopt, 5)->finish(in(seconds(20)));
       if (data[9] != from) throw std::runtime_error("wrong message");
     }
+  });
+  check_exited(ends);
+}
+
+TEST_CASE("messages between ranks of one node use no connection between nodes") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = connect_nodes("shm+tcp", rank);
+    backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
+    const int before = sockets_with_peer();
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1} << 18}) {
+      std::vector<int> out(count, rank);
+      std::vector<int> in_(count, -1);
+      const int other = rank ^ 1;
+      const auto sent = backend->start_send(out, other, 3);
+      const auto received = backend->start_recv(in_, other, 3);
+      if (received->finish(in(seconds(20))) != other || in_ != std::vector<int>(count, other))
+        throw std::runtime_error("wrong message");
+      sent->finish(in(seconds(20)));
+    }
+    if (sockets_with_peer() != before) throw std::runtime_error("it made a connection");
+    std::vector<float> wrong(2);
+    const auto sent = backend->start_send(wrong, rank ^ 1, 4);
+    std::vector<int> other_type(2);
+    const std::string failure =
+        failure_of([&] { backend->start_recv(other_type, rank ^ 1, 4)->finish(in(seconds(20))); });
+    if (!failure.starts_with("mismatch peer=" + std::to_string(rank ^ 1)))
+      throw std::runtime_error(failure);
+  });
+  check_exited(ends);
+}
+
+TEST_CASE("receives from any rank get each message once, from the own node and from others") {
+  const StoreProcess store;
+  const std::string transport = GENERATE("shm+tcp", "shm+gloo");
+  constexpr int kRounds = 300;
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = connect_nodes(transport, rank);
+    std::mt19937 random(static_cast<unsigned>(rank));
+    if (rank > 0) {
+      // Short ones, and some that the receiver must request.
+      for (int i = 0; i < kRounds; ++i) {
+        std::vector<int> data(i % 10 == 9 ? 20'000 : 3, rank * kRounds + i);
+        backend->start_send(data, 0, i % 10 == 9 ? 2 : 1)->finish(in(seconds(40)));
+        if (random() % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      return;
+    }
+    std::vector<int> last(4, -1);
+    std::vector<int> last_long(4, -1);
+    const auto check = [&](const std::vector<int>& data, int from, std::vector<int>& before) {
+      const int number = data.front() - from * kRounds;
+      if (from < 1 || number <= before[static_cast<std::size_t>(from)] || number >= kRounds ||
+          data.back() != data.front())
+        throw std::runtime_error("wrong message from " + std::to_string(from));
+      before[static_cast<std::size_t>(from)] = number;
+    };
+    for (int i = 0; i < 3 * kRounds / 10; ++i) {
+      std::vector<std::vector<int>> data(9, std::vector<int>(3));
+      std::vector<std::unique_ptr<Transfer>> receives;
+      for (std::vector<int>& each : data)
+        receives.push_back(backend->start_recv(each, std::nullopt, 1));
+      std::vector<int> large(20'000);
+      const auto received = backend->start_recv(large, std::nullopt, 2);
+      for (std::size_t k = 0; k < data.size(); ++k)
+        check(data[k], receives[k]->finish(in(seconds(40))), last);
+      check(large, received->finish(in(seconds(40))), last_long);
+    }
+    const auto none = backend->start_recv(last, std::nullopt, 1);
+    if (!failure_of([&] { none->finish(in(std::chrono::milliseconds(5))); }).starts_with("timeout"))
+      throw std::runtime_error("one message too many");
   });
   check_exited(ends);
 }

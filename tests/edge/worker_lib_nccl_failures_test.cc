@@ -65,9 +65,9 @@ std::vector<std::string> said_with(const std::string& fault, int faulty,
   return said;
 }
 
-void reduce_times(ProcessGroup& group, int times, ProcessGroup::Timeout timeout = {}) {
+void reduce_times(ProcessGroup& group, int times, const OpOptions& options = {}) {
   const OnGpu<float> numbers(4, 1);
-  for (int i = 0; i < times; ++i) group.all_reduce(numbers.named(), ReduceOp::Sum, timeout);
+  for (int i = 0; i < times; ++i) group.all_reduce(numbers.named(), options);
 }
 
 }  // namespace
@@ -93,8 +93,8 @@ TEST_CASE("a rank that never connects is a timeout for the others, over the stan
 TEST_CASE("a rank that does not join the first operation is named, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over(kBoth, kPatience));
-    if (rank == 1) reduce_times(group, 1, milliseconds(500));
-    group.monitored_barrier(seconds(1));
+    if (rank == 1) reduce_times(group, 1, {milliseconds(500)});
+    group.monitored_barrier({seconds(1)});
   });
   CHECK_THAT(said[1], ContainsSubstring("timeout| rank 1: all_reduce(f32 x 4, sum): rank 0 did not "
                                         "come in time to connect the GPUs (500 ms)"));
@@ -108,10 +108,12 @@ TEST_CASE("a failed connect is reported with NCCL's message, over the stand-in")
 }
 
 TEST_CASE("an asynchronous error names rank, operation and number, over the stand-in") {
-  const auto said = said_with("async_error=3", 1, [](int) {
-    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
-    reduce_times(group, 5);
-  });
+  const auto said = said_with("async_error=3", 1,
+                              [](int) {
+                                ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+                                reduce_times(group, 5);
+                              },
+                              {{"STANDIN_NCCL_NETWORK", "1"}});
   CHECK_THAT(said[1], ContainsSubstring("peer lost| rank 1: all_reduce(f32 x 4, sum): NCCL 2.28.9: "
                                         "collective number 3: remote process exited"));
   CHECK_THAT(said[0], ContainsSubstring("rank 0: all_reduce(f32 x 4, sum): "));
@@ -123,7 +125,7 @@ TEST_CASE("an operation that never ends times out and breaks the group, over the
   const auto said = said_with("stuck=2", 0, [](int) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     reduce_times(group, 1);
-    const std::string first = outcome_of([&] { reduce_times(group, 1, milliseconds(400)); });
+    const std::string first = outcome_of([&] { reduce_times(group, 1, {milliseconds(400)}); });
     const std::string second = outcome_of([&] { reduce_times(group, 1); });
     throw WorkerError({.message = first + "\n" + second});
   });
@@ -140,8 +142,8 @@ TEST_CASE("the timeout of a send that is never received names the peer, over the
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     const OnGpu<int> big(100000, 1);
-    if (rank == 0) group.send(big.named(), 1, 0, milliseconds(500));
-    group.monitored_barrier(seconds(1));
+    if (rank == 0) group.send(big.named(), 1, {milliseconds(500)});
+    group.monitored_barrier({seconds(1)});
   });
   CHECK_THAT(said[0], ContainsSubstring("timeout| rank 0: send(i32 x 100000, to rank 1): "));
 }
@@ -162,7 +164,7 @@ TEST_CASE("a collective on a GPU names the rank that died, over the stand-in") {
     Work work;
     const OnGpu<float> numbers(4, 1);
     if (rank == 0) {
-      work = group.async_all_reduce(numbers.named());
+      work = group.all_reduce(numbers.named(), async_op);
       const std::vector<int> word(1);
       group.send(word, 1);
     }
@@ -180,10 +182,10 @@ TEST_CASE("destroying a group wakes a thread that waits for the GPU, over the st
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     reduce_times(group, 1);
-    if (rank == 1) return group.monitored_barrier(seconds(10));
+    if (rank == 1) return group.monitored_barrier({seconds(10)});
     const OnGpu<float> numbers(4, 1);
-    const Work work = group.async_all_reduce(numbers.named());  // the other rank never calls it
-    group.monitored_barrier(seconds(10));
+    const Work work = group.all_reduce(numbers.named(), async_op);  // the other rank never calls it
+    group.monitored_barrier({seconds(10)});
     group.destroy();
     work.wait();
   });
@@ -215,7 +217,7 @@ TEST_CASE("with DRUN_DEBUG=1 a message of another size is a mismatch, over the s
                                 ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
                                 const OnGpu<float> numbers(4, 1);
                                 if (rank == 0)
-                                  return group.isend(numbers.named(), 1).wait(seconds(5));
+                                  return group.send(numbers.named(), 1, async_op).wait(seconds(5));
                                 const OnGpu<float> fewer(3, 1);
                                 group.recv(fewer.named(), 0);
                               },
@@ -279,7 +281,7 @@ TEST_CASE("after a split every rank can use the world at once, over the stand-in
           std::optional<ProcessGroup> part = world.new_group({0, 1});
           reduce_times(world, 1);
           if (rank < 2) reduce_times(part.value(), 1);
-          world.monitored_barrier(kPatience);
+          world.monitored_barrier({kPatience});
         }));
       });
   for (const RankEnd& end : ends) {
@@ -298,7 +300,7 @@ TEST_CASE(
         test::use_standins();
         ProcessGroup world = ProcessGroup::connect(over("nccl", kPatience));
         reduce_times(world, 1);
-        say(outcome_of([&] { world.new_group({0}, milliseconds(200)); }));
+        say(outcome_of([&] { world.new_group({0}, {milliseconds(200)}); }));
         // Reuses any memory that was freed.
         std::vector<std::unique_ptr<void*>> others(1000);
         for (auto& other : others) other = std::make_unique<void*>(&other);
@@ -318,7 +320,7 @@ TEST_CASE("with DRUN_DEBUG=1 a comparison that never ends is a timeout, over the
                               [](int) {
                                 ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
                                 reduce_times(group, 1);
-                                reduce_times(group, 1, milliseconds(400));
+                                reduce_times(group, 1, {milliseconds(400)});
                               },
                               {{"DRUN_DEBUG", "1"}});
   for (const std::string& each : said) {
@@ -333,7 +335,7 @@ TEST_CASE("an NCCL call that blocks is aborted after the deadline, over the stan
   const auto said = said_with("blocks=2", 0, [](int) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     reduce_times(group, 1);
-    reduce_times(group, 1, milliseconds(400));
+    reduce_times(group, 1, {milliseconds(400)});
   });
   CHECK_THAT(said[0], ContainsSubstring("timeout| rank 0: all_reduce(f32 x 4, sum): "));
   CHECK(Clock::now() - began < seconds(30));

@@ -1,7 +1,5 @@
 // Tests the nccl backend with stand-ins for NCCL and CUDA's driver (tests/standin) and, on a
 // machine with an NVIDIA GPU, with the real libraries: one rank, and several ranks on one GPU.
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
@@ -73,13 +71,6 @@ std::vector<Part> parts() {
   };
 }
 
-// Looks up a function of the stand-in for CUDA's driver, which is already loaded.
-template <typename Function>
-Function* standins_function(const char* name) {
-  void* const library = dlopen(std::getenv("DRUN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<Function*>(dlsym(library, name));
-}
-
 }  // namespace
 
 TEST_CASE("nccl's collectives give exact results, over the stand-in") {
@@ -123,11 +114,11 @@ TEST_CASE("while one thread connects NCCL, another one's call returns at once, o
     std::vector<Work> works(2);
     if (rank == 1) {
       words->wait({"it has returned"}, test::scaled(seconds(20)));
-      for (Work& work : works) work = group.async_all_reduce(one.named());
+      for (Work& work : works) work = group.all_reduce(one.named(), async_op);
     } else {
-      std::thread thread([&] { works[0] = group.async_all_reduce(one.named()); });
+      std::thread thread([&] { works[0] = group.all_reduce(one.named(), async_op); });
       std::this_thread::sleep_for(milliseconds(100));
-      works[1] = group.async_all_reduce(other.named());
+      works[1] = group.all_reduce(other.named(), async_op);
       words->set("it has returned", "", seconds(20));
       thread.join();
     }
@@ -157,14 +148,14 @@ TEST_CASE("earlier work on the caller's stream completes first, over the stand-i
       int* number;
       int value;
     } kernel{number.data(), rank + 1};
-    const auto enqueue = standins_function<decltype(standin_enqueue)>("standin_enqueue");
+    const auto enqueue = test::standin_function<decltype(standin_enqueue)>("standin_enqueue");
     const auto slow = [](void* argument) {
       const auto* const what = static_cast<const Kernel*>(argument);
       std::this_thread::sleep_for(milliseconds(50));
       *what->number = what->value;
     };
     enqueue(stream, slow, &kernel);
-    group.async_all_reduce(device_elements(number.data(), 1, 0, stream)).wait();
+    group.all_reduce(device_elements(number.data(), 1, 0, stream), async_op).wait();
     expect(number.read()[0] == 3, "the sum of what the streams wrote");
     kernel.value = 10 + rank;
     if (rank == 0) enqueue(stream, slow, &kernel);
@@ -188,17 +179,17 @@ TEST_CASE("a stream that is captured into a graph is rejected, over the stand-in
     worker::cuda::Stream stream = nullptr;
     expect(cuda.stream_create(&stream, 0) == worker::cuda::kSuccess, "a stream");
     const Elements elements = device_elements(number.data(), 1, 0, stream);
-    standins_function<int(worker::cuda::Stream, int)>("cuStreamBeginCapture_v2")(stream, 0);
+    test::standin_function<int(worker::cuda::Stream, int)>("cuStreamBeginCapture_v2")(stream, 0);
     for (const std::string& said :
          {test::error_of([&] { group.all_reduce(elements); }),
-          test::error_of([&] { group.async_all_reduce(elements).wait(); }),
-          test::error_of([&] { group.isend(elements, 1 - rank); })}) {
+          test::error_of([&] { group.all_reduce(elements, async_op).wait(); }),
+          test::error_of([&] { group.send(elements, 1 - rank, async_op); })}) {
       expect(said.find("unsupported: ") == 0, said);
       expect(said.find("the stream is being captured into a CUDA graph") != std::string::npos,
              said);
     }
     void* graph = nullptr;
-    standins_function<int(worker::cuda::Stream, void**)>("cuStreamEndCapture")(stream, &graph);
+    test::standin_function<int(worker::cuda::Stream, void**)>("cuStreamEndCapture")(stream, &graph);
     group.all_reduce(elements);
     expect(number.read()[0] == 4, "the group is well");
     cuda.stream_destroy(stream);
@@ -251,9 +242,9 @@ TEST_CASE(
     is_refused([&] { group.all_reduce(numbers.named(), ReduceOp::Bxor); }, "shm and gloo can");
     is_refused([&] { group.all_reduce(small.named()); }, "NCCL reduces no i16");
     is_refused([&] { group.all_reduce(of_host); }, "not of the host; shm and gloo can");
-    is_refused([&] { group.recv_any(numbers.named()); }, "does not receive from anyone");
+    is_refused([&] { group.recv(numbers.named(), any_rank); }, "does not receive from anyone");
     is_refused([&] { group.send(numbers.named(), 1 - group.rank(), 5); }, "no tags");
-    is_refused([&] { group.isend(of_host, 1 - group.rank()); }, "not of the host");
+    is_refused([&] { group.send(of_host, 1 - group.rank(), async_op); }, "not of the host");
     group.all_reduce(numbers.named());
     expect(numbers.read() == std::vector<int>(2, 12), "the group is well");
     group.barrier();

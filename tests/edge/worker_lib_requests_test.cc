@@ -371,7 +371,8 @@ TEST_CASE("a group refuses more pending operations than its limit, and remains u
     const auto one = [&](std::size_t i) { return Elements(&data[i], 1, DataType::I32); };
     if (rank == 0) {
       std::vector<Work> works;
-      for (std::size_t i = 0; i < data.size(); ++i) works.push_back(world.irecv(one(i), 1));
+      for (std::size_t i = 0; i < data.size(); ++i)
+        works.push_back(world.recv(one(i), 1, async_op));
       int extra = 0;
       const auto is_refused = [&](const std::function<void()>& start) {
         const std::string error = test::error_of(start);
@@ -379,8 +380,9 @@ TEST_CASE("a group refuses more pending operations than its limit, and remains u
                error.find("16384 asynchronous operations of this group are pending") !=
                    std::string::npos;
       };
-      expect(is_refused([&] { world.irecv(Elements(&extra, 1, DataType::I32), 1); }), "a limit");
-      expect(is_refused([&] { world.async_barrier(); }), "the same limit for collectives");
+      expect(is_refused([&] { world.recv(Elements(&extra, 1, DataType::I32), 1, async_op); }),
+             "a limit");
+      expect(is_refused([&] { world.barrier(async_op); }), "the same limit for collectives");
       world.monitored_barrier();
       wait_all(works);
       expect(data.front() == 1 && data.back() == 1, "rank 1's numbers");
@@ -388,7 +390,7 @@ TEST_CASE("a group refuses more pending operations than its limit, and remains u
       world.monitored_barrier();
       for (std::size_t i = 0; i < data.size(); ++i) world.send(one(i), 0);
     }
-    world.async_barrier().wait();
+    world.barrier(async_op).wait();
   }));
 }
 
@@ -413,18 +415,20 @@ TEST_CASE("the number of threads does not grow with the pending messages or with
     const auto one = [](std::vector<int>& data, std::size_t i) {
       return Elements(&data[i], 1, DataType::I32);
     };
-    for (std::size_t i = 0; i < in.size(); ++i) works.push_back(world.irecv(one(in, i), 1 - rank));
+    for (std::size_t i = 0; i < in.size(); ++i)
+      works.push_back(world.recv(one(in, i), 1 - rank, async_op));
     std::this_thread::sleep_for(milliseconds(20));  // a thread polls them by then
     expect(thread_count() <= before + 2, "one thread for all messages");
     world.barrier();
-    for (std::size_t i = 0; i < in.size(); ++i) works.push_back(world.isend(one(out, i), 1 - rank));
+    for (std::size_t i = 0; i < in.size(); ++i)
+      works.push_back(world.send(one(out, i), 1 - rank, async_op));
     wait_all(works);
     expect(in == std::vector<int>(300, 1 - rank), "the other's numbers");
     world.barrier();
     if (backend == "gloo") return;  // has a thread for each group of its own
     std::vector<ProcessGroup> groups;
     for (int i = 0; i < 20; ++i) groups.push_back(world.new_group({0, 1}).value());
-    for (ProcessGroup& group : groups) group.async_all_reduce(out).wait();
+    for (ProcessGroup& group : groups) group.all_reduce(out, async_op).wait();
     expect(thread_count() <= before + 5, "no thread for each group");
     world.barrier();
   }));
@@ -441,8 +445,8 @@ TEST_CASE("collectives of two groups proceed when the ranks start them in differ
     for (int i = 0; i < 20; ++i) {
       ProcessGroup& a = rank == 0 ? world : other;
       ProcessGroup& b = rank == 0 ? other : world;
-      const Work one = a.async_all_reduce(rank == 0 ? first : second);
-      const Work two = b.async_all_reduce(rank == 0 ? second : first);
+      const Work one = a.all_reduce(rank == 0 ? first : second, async_op);
+      const Work two = b.all_reduce(rank == 0 ? second : first, async_op);
       if (i % 2 == 0) one.wait();
       while (!one.is_completed() || !two.is_completed()) std::this_thread::yield();
     }
@@ -457,11 +461,11 @@ TEST_CASE(
                                            // is complete
     ProcessGroup world = ProcessGroup::connect(over("shm"));
     if (rank == 0) {
-      static_cast<void>(world.isend(data, 1));
-      world.monitored_barrier(seconds(60));  // over the store: it does not drive the message
+      static_cast<void>(world.send(data, 1, async_op));
+      world.monitored_barrier({seconds(60)});  // over the store: it does not drive the message
     } else {
       world.recv(data, 0);
-      world.monitored_barrier(seconds(60));
+      world.monitored_barrier({seconds(60)});
       expect(data.front() == 0 && data.back() == 0, "rank 0's numbers");
     }
     world.barrier();
@@ -477,8 +481,8 @@ TEST_CASE("a message completes for a rank that only polls, and for one that wait
     for (int round = 0; round < 5; ++round) {
       std::vector<int> out(count, rank + round);
       std::vector<int> in(count, -1);
-      const Work sent = world.isend(out, other);
-      const Work received = world.irecv(in, other);
+      const Work sent = world.send(out, other, async_op);
+      const Work received = world.recv(in, other, async_op);
       if (round % 2 == 0) {
         while (!received.is_completed()) std::this_thread::yield();
       } else {

@@ -516,8 +516,8 @@ class CountedMesh final : public worker::Mesh {
   Started recv(int from, Slot slot, void* data, std::size_t bytes) override {
     return std::make_unique<Counted>(mesh_->recv(from, slot, data, bytes), count_);
   }
-  Started recv_any(Slot slot, void* data, std::size_t bytes) override {
-    return std::make_unique<Counted>(mesh_->recv_any(slot, data, bytes), count_);
+  Started recv_any(Slot slot, void* data, std::size_t bytes, worker::ClaimSide claim) override {
+    return std::make_unique<Counted>(mesh_->recv_any(slot, data, bytes, claim), count_);
   }
   void abort() noexcept override { mesh_->abort(); }
   bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }

@@ -83,7 +83,7 @@ TEST_CASE("the default backend works without a GPU until GPU memory is used") {
                          ProcessGroup group = ProcessGroup::connect();
                          std::vector<int> numbers(3);
                          group.all_reduce(numbers);
-                         group.async_all_reduce(numbers).wait();
+                         group.all_reduce(numbers, async_op).wait();
                          try {
                            group.all_reduce(device_elements(numbers.data(), 3, 0));
                            throw std::runtime_error("not refused");

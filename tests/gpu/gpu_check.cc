@@ -215,7 +215,7 @@ void absent_rank(const Task& task) {
   if (task.is_last()) return std::this_thread::sleep_for(2 * kLimit);
   const Clock::time_point began = Clock::now();
   try {
-    world.all_reduce(number.named(), ReduceOp::Sum, kLimit);
+    world.all_reduce(number.named(), {kLimit});
   } catch (const WorkerError& error) {
     const Clock::duration took = Clock::now() - began;
     expect(error.kind() == WorkerError::Kind::Timeout, error.what());
@@ -235,7 +235,7 @@ void message_beside_collective(const Task& task) {
   for (const char* what : {"first message ", ", second "}) {
     const Clock::time_point began = Clock::now();
     Work work;
-    if (task.rank == 0) work = world.async_all_reduce(numbers.named());
+    if (task.rank == 0) work = world.all_reduce(numbers.named(), async_op);
     if (task.rank == 0) world.send(message.named(), 1);
     if (task.rank == 1) world.recv(message.named(), 0);
     figure += what + in_ms(Clock::now() - began);
@@ -259,8 +259,8 @@ void sends_before_receive(const Task& task) {
   const Clock::time_point began = Clock::now();
   std::vector<Work> works;
   if (task.rank == 0) {
-    for (const auto& message : messages) works.push_back(world.isend(message->named(), 1));
-    task.say("32 isends return after " + in_ms(Clock::now() - began));
+    for (const auto& message : messages) works.push_back(world.send(message->named(), 1, async_op));
+    task.say("32 sends return after " + in_ms(Clock::now() - began));
   } else if (task.rank == 1) {
     std::this_thread::sleep_for(milliseconds(500));
     for (int i = 0; i < kMessages; ++i) {
@@ -299,7 +299,7 @@ void streams(const Task& task) {
     must(gpu.api().copy_to_device(reinterpret_cast<worker::cuda::Address>(number.data()), &value,
                                   sizeof value, stream),
          "cuMemcpyHtoDAsync");
-    world.async_all_reduce(device_elements(number.data(), 1, 0, stream)).wait();
+    world.all_reduce(device_elements(number.data(), 1, 0, stream), async_op).wait();
     expect(number.read()[0] == world.size() * (world.size() + 1) / 2, "the work before on " + what);
   }
   gpu.api().stream_destroy(blocking);
@@ -308,7 +308,114 @@ void streams(const Task& task) {
   task.say("default, per-thread, blocking and nonblocking streams");
 }
 
+// The stream waits for an all_reduce that the last rank joins 100 ms later, and the thread does
+// not.
+void wait_stream(const Task& task) {
+  ProcessGroup world = connect();
+  const OnGpu<int> number(1, 0);
+  check_sum(world, number);
+  const worker::Gpu gpu(0);
+  const worker::Current current(gpu);
+  Stream stream = nullptr;
+  must(gpu.api().stream_create(&stream, worker::cuda::kStreamNonBlocking), "cuStreamCreate");
+  number.write({task.rank + 1});
+  world.monitored_barrier();
+  if (task.is_last()) std::this_thread::sleep_for(milliseconds(100));
+  const Clock::time_point began = Clock::now();
+  const Work work = world.all_reduce(number.named(), async_op);
+  work.wait_stream(stream);
+  const Clock::duration took = Clock::now() - began;
+  int sum = 0;
+  must(gpu.api().copy_to_host(&sum, reinterpret_cast<worker::cuda::Address>(number.data()),
+                              sizeof sum, stream),
+       "cuMemcpyDtoHAsync");
+  must(gpu.api().stream_synchronize(stream), "cuStreamSynchronize");
+  expect(sum == world.size() * (world.size() + 1) / 2, "the sum on the stream");
+  if (!task.is_last()) expect(took < milliseconds(80), "no wait of " + in_ms(took));
+  work.wait();
+  gpu.api().stream_destroy(stream);
+  world.barrier();
+  task.say("all_reduce with async_op and wait_stream returned after " + in_ms(took));
+}
+
+// No thread waits for an operation that the last rank does not join.
+void unwatched(const Task& task) {
+  constexpr milliseconds kLimit{1000};
+  ProcessGroup world = connect();
+  const OnGpu<int> number(1, 0);
+  check_sum(world, number);
+  if (task.is_last()) return std::this_thread::sleep_for(3 * kLimit);
+  const Clock::time_point began = Clock::now();
+  const Work work = world.all_reduce(number.named(), {.timeout = kLimit, .async_op = true});
+  work.wait_stream(nullptr);
+  const int last = world.size() - 1;
+  std::vector<int> word(1);
+  std::string said;
+  while (said.rfind("broken: ", 0) != 0 && Clock::now() < began + 2 * kLimit) {
+    std::this_thread::sleep_for(milliseconds(10));
+    said = error_of([&] { world.send(word, last, async_op); });
+  }
+  expect(said.find("was not done in time") != std::string::npos, said);
+  task.say("after " + in_ms(Clock::now() - began) + ": " + said);
+}
+
+// Every rank exchanges 4 MB with every other one, in both directions at once.
+void batch(const Task& task) {
+  constexpr std::size_t kCount = std::size_t{1} << 20;
+  constexpr int kTimes = 20;
+  ProcessGroup world = connect();
+  const OnGpu<int> number(1, 0);
+  std::vector<std::unique_ptr<OnGpu<int>>> in;
+  std::vector<P2POp> messages;
+  const OnGpu<int> out(kCount, task.rank);
+  const auto exchange = [&] {
+    in.clear();
+    messages.clear();
+    for (int peer = 0; peer < world.size(); ++peer) {
+      if (peer == task.rank) continue;
+      in.push_back(std::make_unique<OnGpu<int>>(kCount, -1));
+      messages.push_back(P2POp::send(out.named(), peer));
+      messages.push_back(P2POp::recv(in.back()->named(), peer));
+    }
+    wait_all(batch_isend_irecv(world, messages));
+    std::size_t at = 0;
+    for (int peer = 0; peer < world.size(); ++peer) {
+      if (peer == task.rank) continue;
+      expect(in[at++]->read() == std::vector<int>(kCount, peer), "the message of each rank");
+    }
+  };
+  exchange();  // before the first collective: over the communicators of pairs
+  check_sum(world, number);
+  exchange();  // over the group's communicator
+  const Clock::time_point began = Clock::now();
+  for (int i = 0; i < kTimes; ++i) wait_all(batch_isend_irecv(world, messages));
+  const Clock::duration took = (Clock::now() - began) / kTimes;
+  world.barrier();
+  task.say("4 MB in each direction: " + in_ms(took));
+}
+
+// NCCL connects in init.
+void device(const Task& task) {
+  InitOptions options = over(InitOptions().backend, kPatience);
+  options.device = 0;
+  const Clock::time_point began = Clock::now();
+  ProcessGroup world = ProcessGroup::connect(options);
+  const Clock::duration init = Clock::now() - began;
+  const OnGpu<int> number(1, 0);
+  number.write({task.rank + 1});
+  const Clock::time_point first = Clock::now();
+  world.all_reduce(number.named());
+  const Clock::duration took = Clock::now() - first;
+  expect(number.read()[0] == world.size() * (world.size() + 1) / 2, "the sum");
+  options.device = worker::gpu_count();
+  const std::string said = error_of([&] { ProcessGroup::connect(options); });
+  expect(said.find("there is no GPU ") != std::string::npos, said);
+  world.barrier();
+  task.say("init took " + in_ms(init) + ", the first all_reduce " + in_ms(took));
+}
+
 // worker_lib rejects a captured stream, which must leave the capture and the group usable.
+// Operations on other streams work meanwhile.
 void graph(const Task& task) {
   ProcessGroup world = connect();
   const OnGpu<int> number(1, 0);
@@ -322,7 +429,12 @@ void graph(const Task& task) {
   const Elements elements = device_elements(number.data(), 1, 0, stream);
   const std::string sum = error_of([&] { world.all_reduce(elements); });
   const std::string message =
-      error_of([&] { world.isend(elements, (task.rank + 1) % world.size()); });
+      error_of([&] { world.send(elements, (task.rank + 1) % world.size(), async_op); });
+  Stream other = nullptr;
+  must(gpu.api().stream_create(&other, worker::cuda::kStreamNonBlocking), "cuStreamCreate");
+  for (int i = 0; i < 10; ++i) {
+    world.all_reduce(device_elements(number.data(), 1, 0, other), ReduceOp::Max, async_op).wait();
+  }
   void* captured = nullptr;
   must(driver<Result(Stream, void**)>("cuStreamEndCapture")(stream, &captured),
        "the end of the capture");
@@ -332,8 +444,9 @@ void graph(const Task& task) {
   }
   check_sum(world, number);
   gpu.api().stream_destroy(stream);
+  gpu.api().stream_destroy(other);
   world.barrier();
-  task.say("not supported: " + sum);
+  task.say("works beside a capture; not supported in it: " + sum);
 }
 
 struct Resources {
@@ -415,7 +528,7 @@ void exit_without_destroy(const Task& task) {
   world.barrier();
   static Work work;
   if (task.rank == 0) {
-    if (task.amount == 1) work = world.async_all_reduce(number.named());
+    if (task.amount == 1) work = world.all_reduce(number.named(), async_op);
     std::this_thread::sleep_for(milliseconds(100));
     shared_time().set_now();
   } else {
@@ -468,6 +581,10 @@ const std::vector<Step>& steps() {
       {"message_beside_collective", message_beside_collective},
       {"sends_before_receive", sends_before_receive},
       {"streams", streams},
+      {"wait_stream", wait_stream},
+      {"unwatched", unwatched},
+      {"batch", batch},
+      {"device", device},
       {"graph", graph},
       {"many_groups", many_groups},
       {"exit_without_destroy", exit_without_destroy, std::nullopt, true},

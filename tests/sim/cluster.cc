@@ -42,7 +42,8 @@ Cluster::Cluster(const Weather& weather, std::uint32_t seed) : random_(seed) {
                              .master_addr = "master",
                              .master_port = 29500,
                              .join_timeout = kJoinTimeout,
-                             .heartbeat_timeout = kHeartbeatTimeout},
+                             .heartbeat_timeout = kHeartbeatTimeout,
+                             .make_stack_answers = agent::make_merged_stacks},
                             now_);
         tell_round(RoundTick{});
       }
@@ -287,8 +288,8 @@ void Cluster::tell_round(const RoundEvent& event) {
 
 void Cluster::act(const SendTo& send) { send_down(send.peer, send.message); }
 
-void Cluster::act(const SendAnswer& send) {
-  for (const Requester& asker : send.requesters) send_down(asker.peer, answer_to(asker, send));
+void Cluster::act(const SendResult& send) {
+  for (const Requester& each : send.requesters) send_down(each.peer, result_for(each, send));
 }
 
 void Cluster::act(const SendAll& send) {

@@ -84,10 +84,9 @@ class Cluster {
     int world_count = 0;
     std::optional<Outcome> outcome;
     bool is_hung = false;  // its first worker, in `running`
-    int open_questions = 0;
-    int answers = 0;
-    int census_questions = 0;
-    int census_answers = 0;
+    std::uint64_t last_query = 0;
+    std::uint64_t status_query = 0;
+    std::set<std::uint64_t> open_queries;
   };
   // One connection. Each direction keeps its order; `*_free` is when its last message arrives.
   struct Link {
@@ -126,16 +125,12 @@ class Cluster {
   void act(int node, const rendezvous::StopWorkers& stop);
   void act(int node, const rendezvous::End& end);
   void act(int, const rendezvous::MemberLog&) {}
-  void act(int node, const rendezvous::CollectEvidence& look);
-  void act(int node, const rendezvous::StacksResult& told);
+  void act(int node, const rendezvous::NodeQuery& query);
+  void act(int node, const rendezvous::QueryResult& result);
   void act(int node, const rendezvous::ShowHang& hang);
   void act(int, const rendezvous::AvoidAddress&) {}
   void act(int, const rendezvous::ShowLeftOut&) {}  // see elastic_cluster.h
   void act(int, const rendezvous::ShowFault&) {}    // simulations inject their own faults
-  void act(int node, const rendezvous::SummarizeNode& wanted);
-  void act(int node, const rendezvous::CensusResult& heard);
-  void act(int, const rendezvous::ReadLog&) {}  // nodes of the simulation ask for none
-  void act(int, const rendezvous::LogResult&) {}
   void worker_hangs(int node, int round);
   void ask(int node);
   void worker_fails(int node, int round);
@@ -147,7 +142,7 @@ class Cluster {
   void tell_round(const rendezvous::RoundEvent& event);
   void act(const rendezvous::SendTo& send);
   void act(const rendezvous::SendAll& send);
-  void act(const rendezvous::SendAnswer& send);
+  void act(const rendezvous::SendResult& send);
   void act(const rendezvous::Drop& drop);
   void act(const rendezvous::ClearStore&) { ++clear_count_; }
   void act(const rendezvous::RoundLog&) {}
@@ -157,6 +152,7 @@ class Cluster {
 
   void require(bool is_good, const std::string& what);
   void check_world(int node, const World& world);
+  void check_census(const rendezvous::QueryResult& result);
 
   struct Pending {
     Time when;

@@ -1,7 +1,8 @@
-// Simulated hangs, and the collection of stacks and status from all nodes.
+// Simulated hangs, and queries of the stacks and the status of all nodes.
 #include <set>
 
 #include "tests/sim/cluster.h"
+#include "tests/sim/node_answers.h"
 
 namespace drun::test {
 
@@ -19,69 +20,47 @@ void Cluster::worker_hangs(int node, int round) {
   later(kHangTimeout, [this, node, round] { worker_hangs(node, round); });
 }
 
-void Cluster::act(int node, const CollectEvidence& look) {
+void Cluster::act(int node, const NodeQuery& query) {
   if (percent() < mute_chance_) return;
-  later(between(0, kLongestLook), [this, node, look] {
+  const bool is_status = query.kind == QueryKind::Status;
+  later(between(0, is_status ? 300 : kLongestLook), [this, node, is_status, number = query.number] {
     const Node& self = node_at(node);
-    Evidence evidence;
-    if (self.running) {
-      const int first = self.running->base_rank;
-      const int last = first + self.running->local_world_size - 1;
-      evidence.groups.push_back({.ranks = {{first, first}},
-                                 .is_quiet = self.is_hung,
-                                 .source = "sim",
-                                 .lines = {self.is_hung ? "there" : "here"}});
-      if (last > first)
-        evidence.groups.push_back(
-            {.ranks = {{first + 1, last}}, .source = "sim", .lines = {"here"}});
-    }
-    tell_member(node, OwnEvidence{look.look, evidence});
+    const int running = self.running ? self.running->local_world_size : 0;
+    tell_member(node,
+                NodeAnswer{number, is_status ? agent::encode_summary({.workers_running = running})
+                                             : stacks_of(self.running, self.is_hung)});
   });
 }
 
 void Cluster::ask(int node) {
   Node& self = node_at(node);
   if (!self.is_alive || self.outcome) return;
-  ++self.open_questions;
-  tell_member(node, OwnQuestion{static_cast<std::uint64_t>(self.open_questions)});
-  ++self.census_questions;
-  tell_member(node, OwnCensusQuestion{static_cast<std::uint64_t>(self.census_questions)});
+  for (const QueryKind kind : {QueryKind::Stacks, QueryKind::Status}) {
+    self.open_queries.insert(++self.last_query);
+    if (kind == QueryKind::Status) self.status_query = self.last_query;
+    tell_member(node, Query{.number = self.last_query, .kind = kind});
+  }
 }
 
-void Cluster::act(int node, const SummarizeNode& wanted) {
-  if (percent() < mute_chance_) return;
-  later(between(0, 300), [this, node, wanted] {
-    const Node& self = node_at(node);
-    const int running = self.running ? self.running->local_world_size : 0;
-    tell_member(node, OwnSummary{wanted.census, {.workers_running = running}});
-  });
+void Cluster::act(int node, const QueryResult& result) {
+  Node& self = node_at(node);
+  require(self.open_queries.erase(result.number) == 1, "a result without a query, or a second one");
+  if (result.number == self.status_query) return check_census(result);
+  require(has_each_rank_once(result), "a rank is listed twice");
+  ++questions_answered_;
 }
 
 // The census lists every node exactly once.
-void Cluster::act(int node, const CensusResult& heard) {
-  Node& self = node_at(node);
-  require(heard.question == 1 && ++self.census_answers <= self.census_questions,
-          "a status reply without a request, or a second one");
-  if (!heard.census.note.empty()) return;
+void Cluster::check_census(const QueryResult& result) {
+  if (!result.note.empty()) return;
+  const std::optional<Census> census = decode_census(result.answer);
+  require(census.has_value(), "a malformed census");
+  if (!census) return;
   ++censuses_told_;
-  std::set<int> seen(heard.census.missing_ranks.begin(), heard.census.missing_ranks.end());
-  for (const CensusNode& one : heard.census.nodes)
+  std::set<int> seen(census->missing_ranks.begin(), census->missing_ranks.end());
+  for (const CensusNode& one : census->nodes)
     require(one.node_rank && seen.insert(*one.node_rank).second, "a node stands in two places");
   require(seen.size() == nodes_.size(), "a node stands in no place");
-}
-
-void Cluster::act(int node, const StacksResult& told) {
-  Node& self = node_at(node);
-  require(told.question == 1 && ++self.answers <= self.open_questions,
-          "a reply without a request, or a second one");
-  std::set<int> seen;
-  for (const StackGroup& group : told.evidence.groups) {
-    for (const RankRange& range : group.ranks) {
-      for (int rank = range.first; rank <= range.last; ++rank)
-        require(seen.insert(rank).second, "a rank that stands in two places");
-    }
-  }
-  ++questions_answered_;
 }
 
 void Cluster::act(int node, const ShowHang& hang) {

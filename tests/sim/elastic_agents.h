@@ -61,9 +61,8 @@ class ElasticAgents : public virtual Simulation {
     std::vector<rendezvous::AgedFailure> failures;
     std::optional<Outcome> outcome;
     bool is_hung = false;  // its first worker, in `running`
-    int questions = 0;
-    std::set<std::uint64_t> told;
-    std::set<std::uint64_t> censuses;
+    std::uint64_t last_query = 0;
+    std::map<std::uint64_t, rendezvous::QueryKind> open_queries;
   };
   // One direction of a connection. It keeps its order; `free` is when its last message arrives.
   struct Way {
@@ -134,16 +133,13 @@ class ElasticAgents : public virtual Simulation {
   void act(std::size_t agent, const rendezvous::MemberLog& line) {
     trace(agents_[agent].host, "member: " + line.text);
   }
-  void act(std::size_t agent, const rendezvous::CollectEvidence& look);
-  void act(std::size_t agent, const rendezvous::StacksResult& told);
+  void act(std::size_t agent, const rendezvous::NodeQuery& query);
+  void act(std::size_t agent, const rendezvous::QueryResult& result);
+  void check_census(const rendezvous::QueryResult& result);
   void act(std::size_t agent, const rendezvous::ShowHang& hang);
   void act(std::size_t, const rendezvous::ShowLeftOut&) {}
   void act(std::size_t, const rendezvous::ShowFault&) {}  // simulations inject their own faults
   void act(std::size_t, const rendezvous::AvoidAddress&) {}
-  void act(std::size_t agent, const rendezvous::SummarizeNode& wanted);
-  void act(std::size_t agent, const rendezvous::CensusResult& heard);
-  void act(std::size_t, const rendezvous::ReadLog&) {}  // agents of the simulation ask for none
-  void act(std::size_t, const rendezvous::LogResult&) {}
   bool has_workers(std::size_t agent, int round) const;
   void worker_fails(std::size_t agent, int round);
   void failure_noticed(std::size_t agent, int round);

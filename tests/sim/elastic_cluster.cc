@@ -32,7 +32,8 @@ void ElasticCluster::start_host(int host) {
                    .master_addr = "host0",
                    .master_port = 29400,
                    .join_timeout = kJoinTimeout,
-                   .heartbeat_timeout = kHeartbeatTimeout};
+                   .heartbeat_timeout = kHeartbeatTimeout,
+                   .make_stack_answers = agent::make_merged_stacks};
     round_ = open_round(spec, now_);
     is_master_up_ = true;
     tell_round(RoundTick{});
@@ -159,8 +160,8 @@ void ElasticCluster::act(const SendTo& send) {
   send_down(send.peer, send.message);
 }
 
-void ElasticCluster::act(const SendAnswer& send) {
-  for (const Requester& asker : send.requesters) send_down(asker.peer, answer_to(asker, send));
+void ElasticCluster::act(const SendResult& send) {
+  for (const Requester& each : send.requesters) send_down(each.peer, result_for(each, send));
 }
 
 void ElasticCluster::act(const SendAll& send) {

@@ -73,7 +73,7 @@ class ElasticCluster final : public ElasticAgents {
   void tell_round(const rendezvous::RoundEvent& event);
   void act(const rendezvous::SendTo& send);
   void act(const rendezvous::SendAll& send);
-  void act(const rendezvous::SendAnswer& send);
+  void act(const rendezvous::SendResult& send);
   void act(const rendezvous::Drop& drop) { drop_link(drop.peer, "closed"); }
   void act(const rendezvous::ClearStore&) { ++clear_count_; }
   void act(const rendezvous::RoundLog& line) { trace(0, "round: " + line.text); }

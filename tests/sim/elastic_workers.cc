@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/sim/elastic_agents.h"
+#include "tests/sim/node_answers.h"
 
 namespace drun::test {
 
@@ -112,62 +113,45 @@ void ElasticAgents::worker_hangs(std::size_t agent, int round) {
   later(kHangTimeout, [this, agent, round] { worker_hangs(agent, round); });
 }
 
-void ElasticAgents::act(std::size_t agent, const CollectEvidence& look) {
+void ElasticAgents::act(std::size_t agent, const NodeQuery& query) {
   if (percent() < workers_.mute_chance) return;
-  later(between(0, kLongestLook), [this, agent, look] {
-    const Agent& self = agents_[agent];
-    Evidence evidence;
-    if (self.running && !self.is_stopping) {
-      const int first = self.running->base_rank;
-      const int last = first + self.running->local_world_size - 1;
-      evidence.groups.push_back({.ranks = {{first, first}},
-                                 .is_quiet = self.is_hung,
-                                 .source = "sim",
-                                 .lines = {self.is_hung ? "there" : "here"}});
-      if (last > first)
-        evidence.groups.push_back(
-            {.ranks = {{first + 1, last}}, .source = "sim", .lines = {"here"}});
-    }
-    tell_member(agent, OwnEvidence{look.look, evidence});
-  });
+  const bool is_status = query.kind == QueryKind::Status;
+  later(
+      between(0, is_status ? 300 : kLongestLook), [this, agent, is_status, number = query.number] {
+        const Agent& self = agents_[agent];
+        tell_member(agent, NodeAnswer{number, is_status ? agent::encode_summary({})
+                                                        : stacks_of(self.is_stopping ? std::nullopt
+                                                                                     : self.running,
+                                                                    self.is_hung)});
+      });
 }
 
 void ElasticAgents::ask(std::size_t agent) {
   Agent& self = agents_[agent];
-  const auto question = static_cast<std::uint64_t>(++self.questions);
-  tell_member(agent, OwnQuestion{question});
-  tell_member(agent, OwnCensusQuestion{question});
-}
-
-void ElasticAgents::act(std::size_t agent, const StacksResult& told) {
-  require(told.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
-              agents_[agent].told.insert(told.question).second,
-          "a reply without a request, or a second one");
-  std::set<int> seen;
-  for (const StackGroup& group : told.evidence.groups) {
-    for (const RankRange& range : group.ranks) {
-      for (int rank = range.first; rank <= range.last; ++rank)
-        require(seen.insert(rank).second, "a rank that stands in two places");
-    }
+  for (const QueryKind kind : {QueryKind::Stacks, QueryKind::Status}) {
+    self.open_queries.emplace(++self.last_query, kind);
+    tell_member(agent, Query{.number = self.last_query, .kind = kind});
   }
 }
 
-void ElasticAgents::act(std::size_t agent, const SummarizeNode& wanted) {
-  if (percent() < workers_.mute_chance) return;
-  later(between(0, 300), [this, agent, wanted] {
-    tell_member(agent, OwnSummary{wanted.census, {}});
-  });
+void ElasticAgents::act(std::size_t agent, const QueryResult& result) {
+  const auto query = agents_[agent].open_queries.extract(result.number);
+  require(!query.empty(), "a result without a query, or a second one");
+  if (query.empty()) return;
+  if (query.mapped() == QueryKind::Status) return check_census(result);
+  require(has_each_rank_once(result), "a rank is listed twice");
 }
 
 // The census lists each node and each host once, with or without a node rank.
-void ElasticAgents::act(std::size_t agent, const CensusResult& heard) {
-  require(heard.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
-              agents_[agent].censuses.insert(heard.question).second,
-          "a status reply without a request, or a second one");
-  if (heard.census.note.empty()) ++censuses_told_;
+void ElasticAgents::check_census(const QueryResult& result) {
+  if (!result.note.empty()) return;
+  const std::optional<Census> census = decode_census(result.answer);
+  require(census.has_value(), "a malformed census");
+  if (!census) return;
+  ++censuses_told_;
   std::set<int> ranks;
   std::set<std::string> hosts;
-  for (const CensusNode& node : heard.census.nodes) {
+  for (const CensusNode& node : census->nodes) {
     require(!node.node_rank || ranks.insert(*node.node_rank).second,
             "a number that two nodes have");
     require(node.presence == NodePresence::Lost || hosts.insert(node.host).second,

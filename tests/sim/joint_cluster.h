@@ -171,7 +171,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void apply(int host, const rendezvous::RoundAction& action);
   void apply(int host, const rendezvous::SendTo& send);
   void apply(int host, const rendezvous::SendAll& send);
-  void apply(int host, const rendezvous::SendAnswer& send);
+  void apply(int host, const rendezvous::SendResult& send);
   void apply(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
   void apply(int host, const rendezvous::ClearStore&);
   void apply(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }

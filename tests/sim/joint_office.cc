@@ -15,6 +15,7 @@ using namespace rendezvous;
 RoundSpec JointCluster::round_of(int host) const {
   JoinSpec join = member_spec(host).join;
   join.master_addr = join.endpoint.host;
+  join.make_stack_answers = agent::make_merged_stacks;
   return round_spec(join, 29400);
 }
 
@@ -106,7 +107,7 @@ void JointCluster::take_turns(int host) {
   while (!self.events.empty() && self.is_up && may_act(host)) {
     const RoundEvent next = std::move(self.events.front());
     self.events.pop_front();
-    step(self.round, SuccessorKnown{has_successor(election(host))}, local(host));
+    self.round.has_successor = has_successor(election(host));
     for (const RoundAction& action : step(self.round, next, local(host))) {
       if (!must_wait(host, action)) apply(host, action);
     }
@@ -220,10 +221,9 @@ void JointCluster::apply(int host, const SendTo& send) {
   if (self.connections.contains(send.peer)) send_down(send.peer, send.message);
 }
 
-void JointCluster::apply(int host, const SendAnswer& send) {
-  for (const Requester& asker : send.requesters) {
-    if (office(host).connections.contains(asker.peer))
-      send_down(asker.peer, answer_to(asker, send));
+void JointCluster::apply(int host, const SendResult& send) {
+  for (const Requester& each : send.requesters) {
+    if (office(host).connections.contains(each.peer)) send_down(each.peer, result_for(each, send));
   }
 }
 

@@ -3,6 +3,7 @@
 // order. Results say nothing about a real GPU.
 //
 // STANDIN_GPUS:        the number of GPUs (default 1).
+// STANDIN_CAPABILITY:  the major number of the GPUs' compute capability (default 9).
 // STANDIN_SHARED_GPUS: set: all processes share these GPUs; otherwise, each has its own.
 #include "tests/standin/cuda_standin.h"
 
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using drun::worker::cuda::Address;
@@ -37,6 +39,9 @@ constexpr Result kNotInitialized = 3;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
+constexpr Result kCaptureUnsupported = 900;
+constexpr Result kCaptureInvalidated = 901;
+constexpr int kGlobalMode = 0;
 constexpr int kMostGpus = 16;
 constexpr std::size_t kMemoryBytes = std::size_t{16} << 30;
 const auto kPerThreadStream = reinterpret_cast<Stream>(2);
@@ -129,7 +134,9 @@ struct State {
   bool is_initialized = false;
   std::map<Address, std::pair<std::size_t, int>> memory;  // address -> size, GPU
   std::unique_ptr<Queue> default_stream;
-  std::set<Stream> capturing;
+  std::map<Stream, int> capturing;  // stream -> mode
+  std::set<Stream> broken_captures;
+  int events = 0;
 };
 
 State& state() {
@@ -146,6 +153,21 @@ int gpus() {
 std::vector<int>& current() {
   thread_local std::vector<int> the;
   return the;
+}
+
+thread_local int capture_mode = kGlobalMode;
+
+// Calls that CUDA forbids while a graph is captured, unless the thread or the capture is relaxed.
+// They also break the capture.
+bool breaks_capture() {
+  const std::lock_guard lock(state().mutex);
+  bool breaks = false;
+  for (const auto& [stream, mode] : state().capturing) {
+    if (capture_mode != kGlobalMode || mode != kGlobalMode) continue;
+    breaks = true;
+    state().broken_captures.insert(stream);
+  }
+  return breaks;
 }
 
 Queue& queue_of(Stream stream) {
@@ -184,6 +206,10 @@ extern "C" {
 void standin_enqueue(Stream stream, void (*action)(void*), void* argument) {
   queue_of(stream).add([=] { action(argument); });
 }
+int standin_events() {
+  const std::lock_guard lock(state().mutex);
+  return state().events;
+}
 int standin_current_gpu() { return current().empty() ? -1 : current().back(); }
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
@@ -217,6 +243,12 @@ Result cuDeviceGetName(char* text, int size_bytes, Device) {
 }
 Result cuDriverGetVersion(int* version) {
   *version = 13000;
+  return kSuccess;
+}
+// Of any attribute: the major number of the compute capability.
+Result cuDeviceGetAttribute(int* value, int, Device) {
+  const char* text = std::getenv("STANDIN_CAPABILITY");
+  *value = text == nullptr ? 9 : std::atoi(text);
   return kSuccess;
 }
 Result cuDeviceGetPCIBusId(char* text, int size_bytes, Device device) {
@@ -273,9 +305,9 @@ Result cuLaunchHostFunc(Stream stream, void (*action)(void*), void* argument) {
 }
 
 // A stream that is being captured runs its tasks nevertheless; there are no graphs.
-Result cuStreamBeginCapture_v2(Stream stream, int) {
+Result cuStreamBeginCapture_v2(Stream stream, int mode) {
   const std::lock_guard lock(state().mutex);
-  state().capturing.insert(stream);
+  state().capturing[stream] = mode;
   return kSuccess;
 }
 Result cuStreamIsCapturing(Stream stream, int* status) {
@@ -286,12 +318,21 @@ Result cuStreamIsCapturing(Stream stream, int* status) {
 Result cuStreamEndCapture(Stream stream, void** graph) {
   const std::lock_guard lock(state().mutex);
   *graph = nullptr;
-  return state().capturing.erase(stream) > 0 ? kSuccess : kInvalidValue;
+  if (state().capturing.erase(stream) == 0) return kInvalidValue;
+  return state().broken_captures.erase(stream) > 0 ? kCaptureInvalidated : kSuccess;
+}
+Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kSuccess;
 }
 Result cuGraphDestroy(void*) { return kSuccess; }
 
 Result cuEventCreate(Event* event, unsigned) {
   if (current().empty()) return kInvalidContext;
+  {
+    const std::lock_guard lock(state().mutex);
+    ++state().events;
+  }
   *event = reinterpret_cast<Event>(new SharedMark(std::make_shared<Mark>()));
   return kSuccess;
 }
@@ -311,12 +352,14 @@ Result cuEventRecord(Event event, Stream stream) {
   return kSuccess;
 }
 Result cuEventQuery(Event event) {
+  if (breaks_capture()) return kCaptureUnsupported;
   const SharedMark& mark = mark_of(event);
   const std::lock_guard lock(mark->mutex);
   return mark->done >= mark->recorded ? kSuccess : kNotReady;
 }
 
 Result cuMemAlloc_v2(Address* address, std::size_t size_bytes) {
+  if (breaks_capture()) return kCaptureUnsupported;
   if (current().empty()) return kInvalidContext;
   *address = reinterpret_cast<Address>(std::malloc(size_bytes == 0 ? 1 : size_bytes));
   const std::lock_guard lock(state().mutex);

@@ -1,4 +1,4 @@
-// edge. Functions of the CUDA stand-in that CUDA does not have, for the NCCL stand-in and for
+// edge. Functions of the stand-ins that CUDA and NCCL do not have, for the NCCL stand-in and for
 // tests.
 #pragma once
 
@@ -13,5 +13,10 @@ void standin_enqueue(drun::worker::cuda::Stream stream, void (*action)(void*), v
 // The GPU of the current context on this thread, or -1.
 int standin_current_gpu();
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes);
+// What this process has created so far.
+int standin_events();
+int standin_nccl_communicators();
+// Operations, or groups of them, on one communicator.
+int standin_nccl_launches();
 
 }  // extern "C"

@@ -33,6 +33,10 @@ inline drun::DataType type_of(int type) {
       return DataType::F32;
     case kF64:
       return DataType::F64;
+    case kF8E4M3:
+      return DataType::F8E4M3;
+    case kF8E5M2:
+      return DataType::F8E5M2;
     default:
       return DataType::U8;
   }

@@ -12,7 +12,10 @@
 //   async_error=3     the third operation, counted from 1, fails after it was started
 //   stuck=3           the third operation never ends
 //   blocks=3          the call that starts the third operation returns once it is aborted
+//   stuck_close       ncclCommDestroy and ncclCommAbort never return
 //   nothing=3         the third operation moves nothing; set it on every rank, or the others wait
+//
+// STANDIN_NCCL_NETWORK: set: the ranks notice each other's abort, as over a network.
 #include <unistd.h>
 
 #include <atomic>
@@ -24,6 +27,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/standin/cuda_standin.h"
@@ -69,6 +73,10 @@ struct Launch {
 };
 thread_local int group_depth = 0;
 thread_local std::vector<Launch> group;
+thread_local Result group_error = kSuccess;  // of the first call in the group that failed
+
+std::atomic<int> communicators = 0;  // created by this process
+std::atomic<int> launches = 0;       // operations, or groups of them, on one communicator
 
 void work(void* argument) {
   const std::unique_ptr<Launch> launch(static_cast<Launch*>(argument));
@@ -105,6 +113,7 @@ Result launch_now(Launch launch) {
     while (!comm.is_aborted) comm.nap();
     return kRemoteError;
   }
+  ++launches;
   const Stream stream = launch.stream;
   standin_enqueue(stream, work, new Launch(std::move(launch)));
   if (comm.is_blocking) return kSuccess;
@@ -112,7 +121,7 @@ Result launch_now(Launch launch) {
   return kInProgress;
 }
 
-Result check(Comm handle) {
+Result checked(Comm handle) {
   Communicator& comm = *of(handle);
   if (comm.looks > 0 || comm.state == kInProgress) {
     return refuse(kInvalidArgument, "the communicator is used while in progress");
@@ -123,6 +132,13 @@ Result check(Comm handle) {
   }
   return kSuccess;
 }
+
+// Like NCCL, a group with a call that fails is not launched: ncclGroupEnd returns the error.
+Result in_group(Result result) {
+  if (group_depth > 0 && group_error == kSuccess) group_error = result;
+  return result;
+}
+Result check(Comm handle) { return in_group(checked(handle)); }
 
 bool is_gpu_memory(const void* data, std::size_t bytes) {
   return bytes == 0 || standin_is_gpu_memory(data, bytes);
@@ -179,7 +195,7 @@ Result reduce_to(const void* in, void* out, std::size_t count, int type, int op,
   const std::size_t element = standin::element_bytes(type);
   const std::size_t bytes = count * element * (is_scattered ? ranks : 1);
   if (!is_gpu_memory(in, bytes) || (receives(self.rank) && !is_gpu_memory(out, count * element))) {
-    return refuse(kInvalidArgument, "not memory of the GPU");
+    return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
   }
   const std::size_t from = is_scattered ? static_cast<std::size_t>(self.rank) * count : 0;
   return add(comm, stream, without_empty_parts(to_those(self, in, bytes, receives, [=](auto& all) {
@@ -193,7 +209,7 @@ Result move(const void* in, void* out, std::size_t bytes, Comm comm, Stream stre
             int peer) {
   if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
   if (!is_gpu_memory(is_send ? in : out, bytes)) {
-    return refuse(kInvalidArgument, "not memory of the GPU");
+    return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
   }
   Operation operation;
   (is_send ? operation.out : operation.in).push_back({peer, bytes_of(is_send ? in : out), bytes});
@@ -211,6 +227,7 @@ Comm make(int rank, int size, const std::string& path, bool is_blocking) {
   if (comm->shared == nullptr || comm->gpu < 0) return nullptr;
   comm->helper = std::thread([self = comm.get()] { connect(*self); });
   if (is_blocking) comm->helper.join();
+  ++communicators;
   return reinterpret_cast<Comm>(new Shares(std::move(comm)));
 }
 
@@ -258,6 +275,7 @@ Comm make_part(Communicator& parent, const Split& asked) {
   child->path = path;
   child->shared = standin::map_shared(path);
   child->helper = std::thread([self = child.get()] { connect(*self); });
+  ++communicators;
   return reinterpret_cast<Comm>(new Shares(std::move(child)));
 }
 
@@ -281,6 +299,9 @@ void split(Communicator& parent, const Split& asked) {
 }  // namespace
 
 extern "C" {
+
+int standin_nccl_communicators() { return communicators; }
+int standin_nccl_launches() { return launches; }
 
 Result ncclGetVersion(int* version) {
   *version = 22809;
@@ -336,11 +357,13 @@ Result ncclCommFinalize(Comm comm) {
   return kInProgress;
 }
 Result ncclCommDestroy(Comm comm) {
+  while (is_asked("stuck_close")) of(comm)->nap();
   delete &of(comm);
   return kSuccess;
 }
 Result ncclCommAbort(Comm comm) {
   Communicator& self = *of(comm);
+  while (is_asked("stuck_close")) self.nap();
   self.is_aborted = true;
   self.shared->has_aborted[self.rank] = true;
   if (self.helper.joinable()) self.helper.join();  // as NCCL does
@@ -361,9 +384,10 @@ Result ncclGroupStart() {
 Result ncclGroupEnd() {
   if (group_depth == 0) return refuse(kInvalidUsage, "no group was started");
   if (--group_depth > 0) return kSuccess;
-  Result result = kSuccess;
-  for (Launch& launch : group) result = launch_now(std::move(launch));
-  group.clear();
+  Result result = std::exchange(group_error, kSuccess);
+  std::vector<Launch> all = std::exchange(group, {});
+  if (result != kSuccess) return result;
+  for (Launch& launch : all) result = launch_now(std::move(launch));
   return result;
 }
 
@@ -385,7 +409,8 @@ Result ncclBroadcast(const void* in, void* out, std::size_t count, int type, int
   if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
   const Communicator& self = *of(comm);
   const std::size_t bytes = count * standin::element_bytes(type);
-  if (!is_gpu_memory(out, bytes)) return refuse(kInvalidArgument, "not memory of the GPU");
+  if (!is_gpu_memory(out, bytes))
+    return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
   Operation operation;
   if (self.rank != root) operation.in.push_back({root, bytes_of(out), bytes});
   for (int peer = 0; self.rank == root && peer < self.size; ++peer) {
@@ -403,7 +428,7 @@ Result ncclAllGather(const void* in, void* out, std::size_t count, int type, Com
   const std::size_t bytes = count * standin::element_bytes(type);
   if (!is_gpu_memory(in, bytes) ||
       !is_gpu_memory(out, bytes * static_cast<std::size_t>(self.size))) {
-    return refuse(kInvalidArgument, "not memory of the GPU");
+    return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
   }
   return add(comm, stream, without_empty_parts(to_those(self, in, bytes, everybody, [=](auto& all) {
                char* place = bytes_of(out);

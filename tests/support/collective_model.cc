@@ -48,6 +48,10 @@ void put(char* to, DataType type, int value) {
       return put<float>(to, value);
     case DataType::F64:
       return put<double>(to, value);
+    case DataType::F8E4M3:
+      return put<Float8E4M3>(to, value);
+    case DataType::F8E5M2:
+      return put<Float8E5M2>(to, value);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "agent/stacks/evidence.h"
+#include "agent/status/node_status.h"
 #include "rendezvous/net/frame_reader.h"
 #include "rendezvous/protocol/control_wire.h"
 
@@ -25,10 +27,19 @@ void check_frame(std::string_view frame) {
   }
 }
 
+template <typename Value>
+void check_answer(std::string_view bytes, std::string (*encode)(Value),
+                  std::optional<Value> (*decode)(std::string_view)) {
+  if (const std::optional<Value> value = decode(bytes)) assert(decode(encode(*value)) == value);
+}
+
 }  // namespace
 
 void fuzz_control_wire(std::string_view bytes) {
   check_frame(bytes);
+  check_answer<Census>(bytes, encode_census, decode_census);
+  check_answer<agent::Evidence>(bytes, agent::encode_evidence, agent::decode_evidence);
+  check_answer<agent::NodeSummary>(bytes, agent::encode_summary, agent::decode_summary);
   FrameReader reader(kFrameLimitBytes);
   const std::size_t half = bytes.size() / 2;
   for (const std::string_view part : {bytes.substr(0, half), bytes.substr(half)}) {

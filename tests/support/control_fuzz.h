@@ -1,4 +1,5 @@
-// Feeds arbitrary bytes to everything that reads from a control connection. Used by libFuzzer and
+// Feeds arbitrary bytes to everything that reads from a control connection, and
+// from answers to queries. Used by libFuzzer and
 // by a seeded unit test.
 #pragma once
 

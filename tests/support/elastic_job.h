@@ -19,6 +19,7 @@ inline rendezvous::RoundSpec elastic_spec(int least, int most) {
   spec.master_port = 29400;
   spec.join_timeout = std::chrono::minutes(10);
   spec.heartbeat_timeout = std::chrono::seconds(10);
+  spec.make_stack_answers = agent::make_merged_stacks;
   return spec;
 }
 

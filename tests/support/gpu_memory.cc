@@ -1,5 +1,7 @@
 #include "tests/support/gpu_memory.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <numeric>
 #include <stdexcept>
@@ -74,6 +76,15 @@ void use_standins() {
   const std::string folder = testing::built("standin/");
   setenv("DRUN_CUDA_LIBRARY", (folder + "libcuda_standin.so").c_str(), 1);
   setenv("DRUN_NCCL_LIBRARY", (folder + "libnccl_standin.so").c_str(), 1);
+}
+
+void* standin_symbol(const char* name) {
+  for (const char* variable : {"DRUN_CUDA_LIBRARY", "DRUN_NCCL_LIBRARY"}) {
+    void* const library = dlopen(std::getenv(variable), RTLD_NOW | RTLD_NOLOAD);
+    void* const symbol = library == nullptr ? nullptr : dlsym(library, name);
+    if (symbol != nullptr) return symbol;
+  }
+  throw std::runtime_error(std::string("no stand-in that is loaded has ") + name);
 }
 
 std::string no_gpu_here() {

@@ -20,6 +20,13 @@ namespace drun::test {
 // either is loaded.
 void use_standins();
 
+// A function of a stand-in, such as "standin_events", that this process has loaded.
+void* standin_symbol(const char* name);
+template <typename Function>
+Function* standin_function(const char* name) {
+  return reinterpret_cast<Function*>(standin_symbol(name));
+}
+
 // Returns why tests on a real GPU cannot run here, as a text after "skipped: ", or an empty string.
 // Checks this in a separate process.
 std::string no_gpu_here();

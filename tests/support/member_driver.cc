@@ -132,16 +132,23 @@ void MemberDriver::provoke(int kind) {
       [this] {
         event(OtherCoordinator{{ErrorCode::Refused, "no"}});
       },
-      [this] { event(OwnQuestion{1}); },
       [this] {
-        event(OwnEvidence{1, {}});
+        event(Query{1, QueryKind::Status});
+      },
+      [this] {
+        event(Query{1, QueryKind::Stacks});
+      },
+      [this] {
+        event(NodeAnswer{1, "x"});
       },
       [this] {
         event(OwnSuspicion{0, Milliseconds(100), {own_failure(0).failure}});
       },
-      [this] { receive(EvidenceRequest{1}); },
       [this] {
-        receive(StacksReply{1, {}});
+        receive(NodeQuery{1, QueryKind::Stacks});
+      },
+      [this] {
+        receive(QueryResult{1, "x"});
       },
       [this] {
         receive(HangFound{0, "x", {}});
@@ -159,30 +166,10 @@ void MemberDriver::provoke(int kind) {
       [this] {
         event(LeaderNamed{{"b", 29400}, 1});
       },
-      [this] { event(OwnCensusQuestion{1}); },
-      [this] {
-        event(OwnSummary{1, {}});
-      },
-      [this] { receive(SummaryRequest{1}); },
       [this] {
         receive(Remember{{{"b", 0, 1}}});
       },
-      [this] {
-        receive(CensusReply{1, {}});
-      },
       [this] { receive(LivenessCheck{1}); },
-      [this] {
-        event(OwnLogQuestion{1, {}});
-      },
-      [this] {
-        event(OwnLogPart{1, {}});
-      },
-      [this] {
-        receive(LogLookup{1, {}});
-      },
-      [this] {
-        receive(LogAnswer{1, {}});
-      },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

@@ -18,7 +18,7 @@ struct MemberDriver {
   static World world(int round);
   static Outcome outcome_of(Ending ending);
 
-  static constexpr int kEventKinds = 46;
+  static constexpr int kEventKinds = 39;
   static constexpr int kStoppedWithoutCause = 17;
   void provoke(int event);
 

@@ -1,5 +1,8 @@
 #include "tests/support/messages.h"
 
+#include "agent/status/node_status.h"
+#include "rendezvous/protocol/control_wire.h"
+
 namespace drun::test {
 
 using namespace rendezvous;
@@ -25,17 +28,17 @@ Failure full_failure(int rank) {
   return failure;
 }
 
-Evidence full_evidence() {
+agent::Evidence full_evidence() {
   return {.groups = {{.ranks = {{0, 6}, {8, 63}},
                       .doing = "in all_reduce #812",
                       .arrived = 812,
                       .is_inside = true,
                       .is_quiet = true,
-                      .nccl = NcclPosition::Ahead,
+                      .nccl = agent::NcclPosition::Ahead,
                       .source = "gdb",
                       .lines = {"process train", "  thread train", "    poll (libc.so.6)"}},
                      {.ranks = {{7, 7}},
-                      .nccl = NcclPosition::Behind,
+                      .nccl = agent::NcclPosition::Behind,
                       .source = "/proc",
                       .lines = {"\xc3\xa4", ""}}},
           .notes = {"node 3 (d): no answer in 10 s"},
@@ -83,11 +86,8 @@ Census full_census() {
                   .left_out = {{1, "b", 4, "it fails"}},
                   .times = full_times(),
                   .slow = {slow_rank()}},
-          .nodes = {{0,
-                     "a",
-                     8,
-                     NodePresence::Answered,
-                     {NodePhase::Running, 7, 1, Milliseconds(91'000)},
+          .nodes = {{0, "a", 8, NodePresence::Answered,
+                     agent::encode_summary({agent::NodePhase::Running, 7, 1, Milliseconds(91'000)}),
                      Milliseconds(17)},
                     {1, "b", 8, NodePresence::Lost, {}, Milliseconds(4000)},
                     {std::nullopt, "c", 8, NodePresence::Asked, {}, Milliseconds(1)}},
@@ -148,9 +148,10 @@ std::vector<MemberMessage> member_messages() {
           rendezvous::Stopped{.round = 3, .progress = {.step = 1200, .has_more = true}},
           Signaled{15},
           Ping{},
-          StacksRequest{7},
-          EvidenceReply{0xFEDCBA9876543210U, full_evidence()},
-          EvidenceReply{1, {}},
+          Query{7, QueryKind::Log, 9, "9 2 err 70\n"},
+          Query{8, QueryKind::Status},
+          NodeAnswer{0xFEDCBA9876543210U, agent::encode_evidence(full_evidence())},
+          NodeAnswer{1, "half a l\xff"},
           HangSuspected{3,
                         Milliseconds(250),
                         {{.ranks = {{7, 7}}, .pids = {70}, .first = hung},
@@ -165,8 +166,6 @@ std::vector<MemberMessage> member_messages() {
                  .rounds = 4},
           Lines{3, 7, true, false, true, true, true, false, full_failure(1).time, "half a l\xff"},
           Lines{.is_end = true},
-          CensusRequest{7},
-          SummaryReply{9, {NodePhase::Stopping, 3, 1, Milliseconds(4711)}},
           LivenessReply{0xFEDCBA9876543210U},
           FaultInjected{injected_fault()},
           TimesReport{{.phases = {Milliseconds(1), Milliseconds(2), {}, Milliseconds(4)},
@@ -174,10 +173,6 @@ std::vector<MemberMessage> member_messages() {
                        .slowest_start = 3,
                        .slowest_start_time = Milliseconds(2500)}},
           TimesReport{},
-          LogRequest{7, {9, 2, true, 0xFEDCBA9876543210U}},
-          LogRequest{8, {}},
-          LogReply{9, {3, 70'000, "half a l\xff", "[default1]:", ""}},
-          LogReply{9, {.note = "no file"}},
           SpeedReport{3,
                       {.window = 7,
                        .length = Milliseconds(10'000),
@@ -243,9 +238,10 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           ended(NotRun{{ErrorCode::Timeout, "late"}}),
           ended(Preempted{"its time limit ends"}),
           Pong{},
-          EvidenceRequest{9},
-          StacksReply{7, full_evidence()},
-          HangFound{3, "rank 7 on node 0 (a) hung", full_evidence()},
+          NodeQuery{9, QueryKind::Log, "9 2 err 70\n"},
+          QueryResult{7, "", encode_census(full_census())},
+          QueryResult{8, "too many ask"},
+          HangFound{3, "rank 7 on node 0 (a) hung", agent::encode_evidence(full_evidence())},
           NodeLeftOut{{1, "b", 4, "it fails"}},
           SlowFound{slow_rank()},
           SlowFound{},
@@ -257,15 +253,9 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                .term = 9,
                .rounds = 4},
           Follow{"host-b", 29400, 9},
-          SummaryRequest{9},
           LivenessCheck{0xFEDCBA9876543210U},
-          CensusReply{7, {.note = "too many"}},
-          CensusReply{8, full_census()},
           Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}, 5},
-          FaultInjected{injected_fault()},
-          LogLookup{7, {9, 2, true, 0xFEDCBA9876543210U}},
-          LogAnswer{9, {3, 70'000, "half a l\xff", "[default1]:", ""}},
-          LogAnswer{9, {.note = "no file"}}};
+          FaultInjected{injected_fault()}};
 }
 
 }  // namespace drun::test

@@ -5,6 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "agent/stacks/evidence.h"
+#include "rendezvous/job/census.h"
 #include "rendezvous/protocol/control_message.h"
 
 namespace drun::test {
@@ -13,7 +15,7 @@ namespace drun::test {
 inline constexpr WallTime kSomeTime{std::chrono::microseconds(1795266187123456)};
 
 Failure full_failure(int rank);
-Evidence full_evidence();
+agent::Evidence full_evidence();
 JobTimes full_times();
 SlowRank slow_rank();
 Census full_census();

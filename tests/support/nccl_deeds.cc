@@ -40,6 +40,11 @@ void check_nccl_collectives(const Ranks& ranks, int rank) {
     check_moves(rig, type, 3);
     if (type != DataType::I16) check_uneven(rig, type, 7);  // NCCL has no sums of i16
   }
+  for (const DataType type : {DataType::F8E4M3, DataType::F8E5M2}) {
+    check_moves(rig, type, 3);
+    Call sum{.operation = Operation::AllReduce, .type = type};
+    if (backend->refusal(sum).empty()) check_reductions(rig, type, ReduceOp::Max, 5);
+  }
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{40001}}) {
     check_reductions(rig, DataType::F32, ReduceOp::Sum, count);
     check_moves(rig, DataType::I16, count);
@@ -54,21 +59,44 @@ void check_nccl_messages() {
   const int next = (group.rank() + 1) % group.size();
   const int previous = (group.rank() + group.size() - 1) % group.size();
   constexpr std::size_t kCount = 30000;  // more operations than can be pending at once
-  std::vector<Work> works;
+  const auto value = [](int rank, int turn) { return 100 * rank + turn; };
   std::vector<std::unique_ptr<OnGpu<int>>> arrived;
   std::vector<std::unique_ptr<OnGpu<int>>> sent;
   for (int turn = 0; turn < 3; ++turn) {
-    sent.push_back(std::make_unique<OnGpu<int>>(kCount, 100 * group.rank() + turn));
+    sent.push_back(std::make_unique<OnGpu<int>>(kCount, value(group.rank(), turn)));
     arrived.push_back(std::make_unique<OnGpu<int>>(kCount, -1));
-    works.push_back(group.isend(sent.back()->named(), next));
-    works.push_back(group.irecv(arrived.back()->unnamed(), previous));
   }
-  for (const Work& work : works) work.wait();
-  for (int turn = 0; turn < 3; ++turn) {
-    expect(arrived[static_cast<std::size_t>(turn)]->read() ==
-               std::vector<int>(kCount, 100 * previous + turn),
-           "the message of this turn");
+  const auto check_arrived = [&] {
+    for (int turn = 0; turn < 3; ++turn) {
+      const OnGpu<int>& each = *arrived[static_cast<std::size_t>(turn)];
+      expect(each.read() == std::vector<int>(kCount, value(previous, turn)), "this turn's message");
+      each.write(std::vector<int>(kCount, -1));
+    }
+  };
+
+  // Both directions at once: in a batch.
+  std::vector<Work> works;
+  for (std::size_t turn = 0; turn < 3; ++turn) {
+    for (const Work& work :
+         batch_isend_irecv(group, {P2POp::send(sent[turn]->named(), next),
+                                   P2POp::recv(arrived[turn]->unnamed(), previous)})) {
+      works.push_back(work);
+    }
   }
+  wait_all(works);
+  check_arrived();
+
+  // One by one: one of two ranks sends first, and the other receives first.
+  works.clear();
+  for (const bool is_sending : {group.rank() % 2 == 0, group.rank() % 2 != 0}) {
+    for (std::size_t turn = 0; turn < 3; ++turn) {
+      works.push_back(is_sending ? group.send(sent[turn]->named(), next, async_op)
+                                 : group.recv(arrived[turn]->unnamed(), previous, async_op));
+    }
+  }
+  wait_all(works);
+  check_arrived();
+
   const OnGpu<std::int16_t> small(3, static_cast<std::int16_t>(group.rank()));
   if (group.rank() == 0) group.send(small.named(), 1);
   if (group.rank() == 1) group.recv(small.named(), 0);
@@ -82,7 +110,7 @@ void check_nccl_async() {
   std::vector<Work> works;
   for (int i = 0; i < 8; ++i) {
     numbers.push_back(std::make_unique<OnGpu<float>>(1000, static_cast<float>(i)));
-    works.push_back(group.async_all_reduce(numbers.back()->named()));
+    works.push_back(group.all_reduce(numbers.back()->named(), async_op));
     if (i == 4) group.all_reduce(numbers.back()->named());  // queued after the asynchronous ones
   }
   for (std::size_t i = 0; i < works.size(); ++i) {
@@ -106,8 +134,8 @@ void check_both_memories() {
   group.all_reduce(of_host);
   group.all_reduce(of_gpu.named());
   group.all_reduce(of_gpu.unnamed());  // CUDA is loaded by now
-  Work work = group.async_all_reduce(of_host);
-  group.async_all_reduce(of_gpu.named()).wait();
+  Work work = group.all_reduce(of_host, async_op);
+  group.all_reduce(of_gpu.named(), async_op).wait();
   work.wait();
   const int size = group.size();
   expect(of_host == std::vector<int>(5, size * size), "the host's sum");

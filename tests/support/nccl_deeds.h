@@ -10,7 +10,7 @@ namespace drun::test {
 
 // Compares every collective, type and op of NCCL with the model.
 void check_nccl_collectives(const Ranks& ranks, int rank);
-// Messages in both directions at once, in order, of all types.
+// Messages in both directions, in a batch and one by one.
 void check_nccl_messages();
 // Several pending collectives, which run after earlier work on the stream.
 void check_nccl_async();

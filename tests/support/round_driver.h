@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/hang/hang_verdict.h"
 #include "rendezvous/coordinator/round.h"
 
 namespace drun::test {
@@ -11,14 +12,11 @@ namespace drun::test {
 // A job with a fixed set of nodes.
 rendezvous::RoundSpec fixed_spec(int node_count, int max_restarts = 0);
 
-inline rendezvous::CoordinatorMessage answer_to(const rendezvous::Requester& asker,
-                                                const rendezvous::SendAnswer& send) {
-  rendezvous::CoordinatorMessage message = *send.answer;
-  if (auto* stacks = std::get_if<rendezvous::StacksReply>(&message))
-    stacks->question = asker.question;
-  if (auto* census = std::get_if<rendezvous::CensusReply>(&message))
-    census->question = asker.question;
-  return message;
+inline rendezvous::QueryResult result_for(const rendezvous::Requester& requester,
+                                          const rendezvous::SendResult& send) {
+  rendezvous::QueryResult result = *send.result;
+  result.number = requester.number;
+  return result;
 }
 
 struct RoundDriver {
@@ -59,9 +57,9 @@ struct RoundDriver {
     for (const auto& action : actions) {
       if (const auto* one = std::get_if<rendezvous::SendTo>(&action); one && one->peer == to)
         keep(one->message);
-      if (const auto* answer = std::get_if<rendezvous::SendAnswer>(&action)) {
-        for (const auto& asker : answer->requesters) {
-          if (asker.peer == to) keep(answer_to(asker, *answer));
+      if (const auto* send = std::get_if<rendezvous::SendResult>(&action)) {
+        for (const auto& each : send->requesters) {
+          if (each.peer == to) keep(result_for(each, *send));
         }
       }
       if (const auto* all = std::get_if<rendezvous::SendAll>(&action)) {
@@ -79,8 +77,8 @@ struct RoundDriver {
       if (std::holds_alternative<rendezvous::SendTo>(action)) ++messages;
       if (const auto* all = std::get_if<rendezvous::SendAll>(&action))
         messages += all->peers.size();
-      if (const auto* answer = std::get_if<rendezvous::SendAnswer>(&action))
-        messages += answer->requesters.size();
+      if (const auto* send = std::get_if<rendezvous::SendResult>(&action))
+        messages += send->requesters.size();
     }
     return messages;
   }
@@ -97,6 +95,20 @@ struct RoundDriver {
     }
     return false;
   }
+  // Queries: a member's request, the number with which a node was asked just now, the node's
+  // answer, and the result of a member's request.
+  void ask(int node_rank, std::uint64_t number, rendezvous::QueryKind kind) {
+    receive(peer(node_rank), rendezvous::Query{.number = number, .kind = kind});
+  }
+  std::uint64_t number_asked(int node_rank) const;
+  void answer(int node_rank, std::uint64_t number, const std::string& answer) {
+    receive(peer(node_rank), rendezvous::NodeAnswer{number, answer});
+  }
+  rendezvous::QueryResult result(int node_rank, std::uint64_t number) const;
+  bool has_result(int node_rank) const {
+    return !sent<rendezvous::QueryResult>(peer(node_rank)).empty();
+  }
+
   std::string log() const {
     std::string text;
     for (const auto& action : actions) {

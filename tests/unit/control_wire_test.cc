@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "agent/stacks/evidence.h"
+#include "agent/status/node_status.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/net/frame_reader.h"
 #include "tests/support/catch.h"
@@ -34,16 +36,27 @@ TEST_CASE("every control message is decoded unchanged") {
   }
 }
 
-TEST_CASE("a shared answer has the same bytes as an answer to one recipient") {
-  for (const CoordinatorMessage& message : test::coordinator_messages()) {
-    const auto* stacks = std::get_if<StacksReply>(&message);
-    const auto* census = std::get_if<CensusReply>(&message);
-    if (stacks == nullptr && census == nullptr) continue;
-    const SharedReply answer(message);
-    const std::uint64_t question = stacks != nullptr ? stacks->question : census->question;
-    CHECK(answer.head(question) + *answer.body() == encode(message));
-    CHECK(answer.head(question + 1) + *answer.body() != encode(message));
-  }
+TEST_CASE("a shared result has the same bytes as a result for one recipient") {
+  const QueryResult result{7, "", encode_census(test::full_census())};
+  const SharedResult shared(result);
+  CHECK(shared.head(7) + *shared.body() == encode(CoordinatorMessage(result)));
+  CHECK(shared.head(8) + *shared.body() != encode(CoordinatorMessage(result)));
+}
+
+TEST_CASE("answers to queries are decoded unchanged, and rejected if they are truncated") {
+  const auto check = [](const auto& value, const std::string& bytes, const auto& decode) {
+    REQUIRE(decode(bytes));
+    CHECK(*decode(bytes) == value);
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+      CHECK_FALSE(decode(bytes.substr(0, size)));
+    CHECK_FALSE(decode(bytes + '\0'));
+  };
+  const agent::NodeSummary summary{agent::NodePhase::Stopping, 3, 1, Milliseconds(4711)};
+  check(summary, agent::encode_summary(summary), agent::decode_summary);
+  CHECK(agent::encode_summary(summary).size() <= kMostStatusBytes);
+  check(test::full_evidence(), agent::encode_evidence(test::full_evidence()),
+        agent::decode_evidence);
+  check(test::full_census(), encode_census(test::full_census()), decode_census);
 }
 
 TEST_CASE("a control message that is truncated or has an extra byte is rejected") {

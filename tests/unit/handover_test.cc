@@ -23,7 +23,7 @@ ElasticJob elected_job(int least, int nodes) {
 }
 
 void signal(ElasticJob& job, Peer peer, bool has_successor) {
-  job.event(SuccessorKnown{has_successor});
+  job.state.has_successor = has_successor;
   job.receive(peer, Signaled{15});
 }
 
@@ -99,7 +99,7 @@ TEST_CASE(
   ElasticJob job = elected_job(2, 3);
   REQUIRE(job.state.phase == RoundPhase::Running);
   const bool has_successor = GENERATE(false, true);
-  job.event(SuccessorKnown{has_successor});
+  job.state.has_successor = has_successor;
   if (!has_successor) {
     job.leave(kHost);
     CHECK(job.count<StepDown>() == 0);

@@ -20,7 +20,7 @@ NodeStatus own() {
   status.pid = 7;
   status.parent_pid = 6;
   status.command = {"./train", "--lr=1"};
-  status.phase = NodePhase::Running;
+  status.phase = agent::NodePhase::Running;
   status.up = 61s;
   status.pids = {31, 0};
   status.workers_failed = 1;

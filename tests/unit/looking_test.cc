@@ -223,12 +223,12 @@ TEST_CASE("a node's status shortens a list of a thousand workers") {
 }
 
 TEST_CASE("evidence is decoded unchanged from its JSON") {
-  Evidence evidence = test::full_evidence();
+  agent::Evidence evidence = test::full_evidence();
   const std::string text = agent::evidence_json(evidence, "night");
   CHECK(json::parse(text)["run_id"] == "night");
   const auto read = agent::parse_evidence_json(text);
   REQUIRE(read);
-  for (StackGroup& group : evidence.groups)
+  for (agent::StackGroup& group : evidence.groups)
     group.is_inside = false;  // not sent, as `doing` shows it
   CHECK(*read == evidence);
   for (std::size_t size = 0; size < text.size() - 1; ++size)

@@ -54,9 +54,9 @@ void provoke(RoundDriver& round, int event) {
       },
       [&round, peer] { round.receive(peer, Signaled{2}); },
       [&round, peer] { round.receive(peer, Ping{}); },
-      [&round, peer] { round.receive(peer, StacksRequest{1}); },
+      [&round, peer] { round.receive(peer, Query{.kind = QueryKind::Stacks}); },
       [&round, peer] {
-        round.receive(peer, EvidenceReply{1, {}});
+        round.receive(peer, NodeAnswer{1, "x"});
       },
       [&round, peer] {
         round.receive(peer, HangSuspected{0, Milliseconds(100), {}});

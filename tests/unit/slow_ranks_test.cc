@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
 
@@ -282,12 +283,12 @@ TEST_CASE("every node of the world learns of a slow node, and so do status and o
   }
   report_slow(job, 1, 6);
   CHECK(job.sent<SlowFound>(RoundDriver::peer(0)).empty());
-  job.receive(RoundDriver::peer(0), CensusRequest{1});
-  for (int node = 0; node < 3; ++node)
-    job.receive(RoundDriver::peer(node), SummaryReply{job.state.census.number, {}});
-  const auto reply = job.sent<CensusReply>(RoundDriver::peer(0));
-  REQUIRE(reply.size() == 1);
-  CHECK(reply[0].census.job.slow.at(0).host == "host1");
+  job.ask(0, 1, QueryKind::Status);
+  const std::uint64_t number = job.number_asked(0);
+  for (int node = 0; node < 3; ++node) job.answer(node, number, "x");
+  const auto census = decode_census(job.result(0, 1).answer);
+  REQUIRE(census);
+  CHECK(census->job.slow.at(0).host == "host1");
   for (int node = 0; node < 3; ++node) job.receive(RoundDriver::peer(node), AllReturned{0});
   const auto finish = job.sent<Finish>(RoundDriver::peer(2));
   REQUIRE(finish.size() == 1);

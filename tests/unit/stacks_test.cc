@@ -1,6 +1,6 @@
+#include "agent/stacks/evidence.h"
 #include "agent/stacks/proc_text.h"
 #include "agent/stacks/stack_trace.h"
-#include "rendezvous/job/evidence.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {

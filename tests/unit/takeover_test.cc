@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"

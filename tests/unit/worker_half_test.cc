@@ -241,4 +241,105 @@ TEMPLATE_TEST_CASE("the smaller of a number and a NaN is the left one, wherever 
   }
 }
 
+namespace {
+
+struct Format8 {
+  int mantissa_bits;
+  int bias;
+  bool has_infinity;
+};
+
+// The value of the bits by the definition of the formats (OCP 8-bit Floating Point Specification).
+double meaning8(std::uint8_t bits, const Format8& format) {
+  const int exponent = (bits & 0x7F) >> format.mantissa_bits;
+  const int mantissa = bits & ((1 << format.mantissa_bits) - 1);
+  const double sign = (bits & 0x80) != 0 ? -1 : 1;
+  const int lowest = 1 - format.bias - format.mantissa_bits;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  if (format.has_infinity && exponent == 31) {
+    return mantissa == 0 ? sign * std::numeric_limits<double>::infinity() : nan;
+  }
+  if (!format.has_infinity && (bits & 0x7F) == 0x7F) return nan;
+  if (exponent == 0) return sign * std::ldexp(mantissa, lowest);
+  return sign * std::ldexp(mantissa + (1 << format.mantissa_bits), lowest + exponent - 1);
+}
+
+// The bits of the finite number that is nearest, of two the even one.
+std::uint8_t nearest8(double value, const Format8& format) {
+  const int most = format.has_infinity ? 0x7B : 0x7E;
+  int best = 0;
+  for (int i = 1; i <= most; ++i) {
+    const double distance =
+        std::abs(meaning8(static_cast<std::uint8_t>(i), format) - std::abs(value));
+    const double least =
+        std::abs(meaning8(static_cast<std::uint8_t>(best), format) - std::abs(value));
+    if (distance < least || (distance == least && i % 2 == 0)) best = i;
+  }
+  return static_cast<std::uint8_t>(best | (std::signbit(value) ? 0x80 : 0));
+}
+
+template <typename F8>
+void check_float8(const Format8& format) {
+  int wrong = 0;
+  for (int i = 0; i < 256; ++i) {
+    const auto bits = static_cast<std::uint8_t>(i);
+    const double should = meaning8(bits, format);
+    const float is = F8::to_float(bits);
+    if (std::isnan(should) ? !std::isnan(is) : is != should) ++wrong;
+    if (std::isfinite(should) && F8(is).bits != bits) ++wrong;
+  }
+  std::minstd_rand random(7);
+  std::uniform_real_distribution<double> exponents(-22, 20);
+  for (int i = 0; i < 4000; ++i) {
+    const auto value = static_cast<float>(std::exp2(exponents(random)) * (i % 2 == 0 ? 1 : -1));
+    if (F8(value).bits != nearest8(value, format)) ++wrong;
+    // The middle between two numbers, and the floats beside it.
+    const auto at = static_cast<std::uint8_t>(i % 0x7A);
+    const float middle = (F8::to_float(at) + F8::to_float(static_cast<std::uint8_t>(at + 1))) / 2;
+    for (const float each : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 1e9f)}) {
+      if (F8(each).bits != nearest8(each, format)) ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(std::isnan(static_cast<float>(F8(std::numeric_limits<float>::quiet_NaN()))));
+  const std::uint8_t most = format.has_infinity ? 0x7B : 0x7E;
+  CHECK(F8(INFINITY).bits == most);
+  CHECK(F8(-1e30f).bits == (most | 0x80));
+  CHECK(F8(-0.0f).bits == 0x80);
+}
+
+template <typename F8>
+float reduced8(DataType type, ReduceOp op, float left, float right) {
+  F8 a(left);
+  const F8 b(right);
+  reduce_function(type, op)(&a, &a, &b, 1);
+  return static_cast<float>(a);
+}
+
+}  // namespace
+
+TEST_CASE("the types of 8 bits convert as their specification defines them") {
+  check_float8<Float8E4M3>({.mantissa_bits = 3, .bias = 7, .has_infinity = false});
+  check_float8<Float8E5M2>({.mantissa_bits = 2, .bias = 15, .has_infinity = true});
+}
+
+TEST_CASE("numbers of 8 bits are reduced in float and rounded") {
+  const auto check = [](auto zero, DataType type) {
+    using F8 = decltype(zero);
+    CHECK(reduced8<F8>(type, ReduceOp::Sum, 1.5f, 2.5f) == 4);
+    CHECK(reduced8<F8>(type, ReduceOp::Product, 1.5f, -4) == -6);
+    CHECK(reduced8<F8>(type, ReduceOp::Min, -1, 2) == -1);
+    CHECK(reduced8<F8>(type, ReduceOp::Max, -1, 2) == 2);
+    CHECK(reduce_function(type, ReduceOp::Band) == nullptr);
+    F8 numbers[2] = {F8(6), F8(1)};
+    divide(numbers, type, 2, 4);
+    CHECK(static_cast<float>(numbers[0]) == 1.5f);
+    CHECK(static_cast<float>(numbers[1]) == 0.25f);
+  };
+  check(Float8E4M3(), DataType::F8E4M3);
+  check(Float8E5M2(), DataType::F8E5M2);
+  CHECK(reduced8<Float8E4M3>(DataType::F8E4M3, ReduceOp::Sum, 448, 448) == 448);
+  CHECK(reduced8<Float8E5M2>(DataType::F8E5M2, ReduceOp::Sum, 57344, 57344) == 57344);
+}
+
 }  // namespace drun::worker

@@ -1,9 +1,11 @@
 // Compares abi.h with the headers of NCCL and CUDA, if they are installed.
 #include "worker_lib/nccl/abi.h"
 
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
+#include "drun/half.h"
 #include "tests/support/catch.h"
 
 #ifdef DRUN_HAS_NCCL_HEADERS
@@ -12,6 +14,7 @@
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #include <cuda.h>
+#include <cuda_fp8.h>
 #include <nccl.h>
 #pragma GCC diagnostic pop
 
@@ -51,6 +54,7 @@ static_assert(is_same(kCuda.init, &cuInit));
 static_assert(is_same(kCuda.get_error_string, &cuGetErrorString));
 static_assert(is_same(kCuda.device_get_count, &cuDeviceGetCount));
 static_assert(is_same(kCuda.device_get, &cuDeviceGet));
+static_assert(is_same(kCuda.device_get_attribute, &cuDeviceGetAttribute));
 static_assert(is_same(kCuda.device_pci_bus_id, &cuDeviceGetPCIBusId));
 static_assert(is_same(kCuda.primary_context_retain, &cuDevicePrimaryCtxRetain));
 static_assert(is_same(kCuda.primary_context_release, &cuDevicePrimaryCtxRelease_v2));
@@ -61,6 +65,7 @@ static_assert(is_same(kCuda.stream_destroy, &cuStreamDestroy_v2));
 static_assert(is_same(kCuda.stream_wait_event, &cuStreamWaitEvent));
 static_assert(is_same(kCuda.stream_synchronize, &cuStreamSynchronize));
 static_assert(is_same(kCuda.stream_is_capturing, &cuStreamIsCapturing));
+static_assert(is_same(kCuda.exchange_capture_mode, &cuThreadExchangeStreamCaptureMode));
 static_assert(is_same(kCuda.event_create, &cuEventCreate));
 static_assert(is_same(kCuda.event_destroy, &cuEventDestroy_v2));
 static_assert(is_same(kCuda.event_record, &cuEventRecord));
@@ -80,7 +85,9 @@ static_assert(cuda::kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(cuda::kPointerIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(cuda::kPointerDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(cuda::kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
+static_assert(cuda::kCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(cuda::kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(cuda::kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(sizeof(cuda::Address) == sizeof(CUdeviceptr));
 
 static_assert(is_same(kNccl.get_version, &ncclGetVersion));
@@ -115,6 +122,9 @@ static_assert(nccl::kI8 == ncclInt8 && nccl::kU8 == ncclUint8 && nccl::kI32 == n
 static_assert(nccl::kU32 == ncclUint32 && nccl::kI64 == ncclInt64 && nccl::kU64 == ncclUint64);
 static_assert(nccl::kF16 == ncclFloat16 && nccl::kF32 == ncclFloat32);
 static_assert(nccl::kF64 == ncclFloat64 && nccl::kBF16 == ncclBfloat16);
+#if NCCL_VERSION_CODE >= 22400
+static_assert(nccl::kF8E4M3 == ncclFloat8e4m3 && nccl::kF8E5M2 == ncclFloat8e5m2);
+#endif
 static_assert(nccl::kNoColor == NCCL_SPLIT_NOCOLOR);
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
 
@@ -132,6 +142,29 @@ TEST_CASE("NCCL's config matches the installed headers") {
   CHECK(ours.version == NCCL_VERSION(2, 14, 0));
 }
 
+TEST_CASE("the types of 8 bits convert as CUDA converts them") {
+  int wrong = 0;
+  for (int i = 0; i < 256; ++i) {
+    const auto bits = static_cast<std::uint8_t>(i);
+    __nv_fp8_e4m3 e4m3;
+    e4m3.__x = bits;
+    __nv_fp8_e5m2 e5m2;
+    e5m2.__x = bits;
+    const auto same = [](float a, float b) { return a == b || (a != a && b != b); };
+    if (!same(Float8E4M3::to_float(bits), static_cast<float>(e4m3))) ++wrong;
+    if (!same(Float8E5M2::to_float(bits), static_cast<float>(e5m2))) ++wrong;
+  }
+  // Every 4093rd float without the NaNs.
+  for (std::uint32_t x = 0; x < 0x7F800000u; x += 4093) {
+    for (const float value : {detail::float_of(static_cast<std::int32_t>(x)),
+                              -detail::float_of(static_cast<std::int32_t>(x))}) {
+      if (Float8E4M3(value).bits != __nv_fp8_e4m3(value).__x) ++wrong;
+      if (Float8E5M2(value).bits != __nv_fp8_e5m2(value).__x) ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
 // The headers rename some functions to versioned ones such as cuMemAlloc_v2.
 #define DRUN_TEXT(name) #name
 #define DRUN_NAME(name) std::string(DRUN_TEXT(name))
@@ -141,6 +174,7 @@ TEST_CASE("functions are looked up by the names in the headers") {
       DRUN_NAME(cuGetErrorString),
       DRUN_NAME(cuDeviceGetCount),
       DRUN_NAME(cuDeviceGet),
+      DRUN_NAME(cuDeviceGetAttribute),
       DRUN_NAME(cuDeviceGetPCIBusId),
       DRUN_NAME(cuDevicePrimaryCtxRetain),
       DRUN_NAME(cuDevicePrimaryCtxRelease),
@@ -151,6 +185,7 @@ TEST_CASE("functions are looked up by the names in the headers") {
       DRUN_NAME(cuStreamWaitEvent),
       DRUN_NAME(cuStreamSynchronize),
       DRUN_NAME(cuStreamIsCapturing),
+      DRUN_NAME(cuThreadExchangeStreamCaptureMode),
       DRUN_NAME(cuEventCreate),
       DRUN_NAME(cuEventDestroy),
       DRUN_NAME(cuEventRecord),

@@ -120,7 +120,7 @@ TEST_CASE("a frame of an unknown kind or with a damaged mark is rejected") {
 }
 
 TEST_CASE("messages with one sender and slot match receives in the order in which both started") {
-  Matcher matcher;
+  Matcher matcher{kMostAnnounced};
   const auto first = arrival(1, 7);
   const auto second = arrival(1, 7);
   REQUIRE(matcher.keep(first));
@@ -130,11 +130,11 @@ TEST_CASE("messages with one sender and slot match receives in the order in whic
   Receive a = receive(1, 7);
   Receive b = receive(1, 7);
   Receive c = receive(1, 7);
-  CHECK(matcher.post(other_slot) == nullptr);
-  CHECK(matcher.post(other_rank) == nullptr);
-  CHECK(matcher.post(a) == first);
-  CHECK(matcher.post(b) == second);
-  CHECK(matcher.post(c) == nullptr);
+  CHECK(matcher.post(&other_slot) == nullptr);
+  CHECK(matcher.post(&other_rank) == nullptr);
+  CHECK(matcher.post(&a) == first);
+  CHECK(matcher.post(&b) == second);
+  CHECK(matcher.post(&c) == nullptr);
   CHECK(matcher.meet(1, 7) == &c);
   CHECK(matcher.meet(1, 7) == nullptr);
   CHECK(matcher.meet(2, 7) == &other_rank);
@@ -142,44 +142,44 @@ TEST_CASE("messages with one sender and slot match receives in the order in whic
 }
 
 TEST_CASE("a receive from any rank matches the first message of its slot, in order") {
-  Matcher matcher;
+  Matcher matcher{kMostAnnounced};
   const auto early = arrival(3, 7);
   const auto late = arrival(1, 7);
   REQUIRE(matcher.keep(early));
   REQUIRE(matcher.keep(late));
   Receive any = receive(std::nullopt, 7);
   Receive next = receive(std::nullopt, 7);
-  CHECK(matcher.post(any) == early);
-  CHECK(matcher.post(next) == late);
+  CHECK(matcher.post(&any) == early);
+  CHECK(matcher.post(&next) == late);
 
   Receive before = receive(2, 7);
   Receive between = receive(std::nullopt, 7);
   Receive after = receive(2, 7);
-  CHECK(matcher.post(before) == nullptr);
-  CHECK(matcher.post(between) == nullptr);
-  CHECK(matcher.post(after) == nullptr);
+  CHECK(matcher.post(&before) == nullptr);
+  CHECK(matcher.post(&between) == nullptr);
+  CHECK(matcher.post(&after) == nullptr);
   CHECK(matcher.meet(2, 7) == &before);
   CHECK(matcher.meet(2, 7) == &between);
   CHECK(matcher.meet(2, 7) == &after);
 }
 
 TEST_CASE("a withdrawn receive matches no message") {
-  Matcher matcher;
+  Matcher matcher{kMostAnnounced};
   Receive gone = receive(1, 7);
   Receive gone_too = receive(std::nullopt, 7);
   Receive stays = receive(1, 7);
-  matcher.post(gone);
-  matcher.post(gone_too);
-  matcher.post(stays);
-  matcher.withdraw(gone);
-  matcher.withdraw(gone_too);
-  matcher.withdraw(gone);
+  matcher.post(&gone);
+  matcher.post(&gone_too);
+  matcher.post(&stays);
+  matcher.withdraw(&gone);
+  matcher.withdraw(&gone_too);
+  matcher.withdraw(&gone);
   CHECK(matcher.meet(1, 7) == &stays);
   CHECK(matcher.meet(1, 7) == nullptr);
 }
 
 TEST_CASE("a rank's unreceived messages are limited, and each receive frees space") {
-  Matcher matcher;
+  Matcher matcher{kMostAnnounced};
   const auto message = arrival(1, 7);
   for (std::size_t i = 0; i < kMostAnnounced; ++i) {
     if (!matcher.keep(message)) FAIL("rejected message " << i);
@@ -187,9 +187,33 @@ TEST_CASE("a rank's unreceived messages are limited, and each receive frees spac
   CHECK_FALSE(matcher.keep(message));
   CHECK(matcher.keep(arrival(2, 7)));
   Receive one = receive(1, 7);
-  CHECK(matcher.post(one) == message);
+  CHECK(matcher.post(&one) == message);
   CHECK(matcher.keep(message));
   CHECK_FALSE(matcher.keep(message));
+}
+
+TEST_CASE("a receive that waits on two transports gets one message, and the others stay") {
+  Matcher one{kMostAnnounced};
+  Matcher two{kMostAnnounced};
+  worker::Claim claim;
+  Receive first = receive(std::nullopt, 7);
+  first.claim = {&claim, 0};
+  Receive same = receive(std::nullopt, 7);
+  same.claim = {&claim, 1};
+  Receive next = receive(1, 7);
+  CHECK(one.post(&first) == nullptr);
+  CHECK(two.post(&same) == nullptr);
+  CHECK(two.post(&next) == nullptr);
+  CHECK(one.meet(0, 7) == &first);
+  CHECK(claim.owner() == 0);
+  CHECK(two.meet(1, 7) == &next);
+  CHECK(two.meet(1, 7) == nullptr);
+
+  const auto waiting = arrival(1, 7);
+  REQUIRE(two.keep(waiting));
+  CHECK(two.post(&same) == nullptr);  // its message has come on the other one
+  Receive last = receive(std::nullopt, 7);
+  CHECK(two.post(&last) == waiting);
 }
 
 }  // namespace drun::test

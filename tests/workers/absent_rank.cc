@@ -11,7 +11,10 @@
 int main(int argc, char** argv) {
   return drun::record([argc, argv] {
     drun::ProcessGroup group = drun::init_process_group();
-    if (group.restart_count() > 0) return group.barrier();
+    if (group.restart_count() > 0) {
+      group.barrier();
+      return;
+    }
     const int absent = argc > 1 ? std::atoi(argv[1]) : 0;
     const int count = argc > 2 ? std::atoi(argv[2]) : 0;
     std::vector<float> numbers(1000);

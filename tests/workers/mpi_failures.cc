@@ -81,7 +81,7 @@ void run() {
   ProcessGroup later = *group.new_group({0, 1});
   std::vector<int> data(1000);
   if (group.rank() == 0) {
-    expect(kind_of([&] { group.recv(data, other, 0, milliseconds(300)); }) == Kind::Timeout,
+    expect(kind_of([&] { group.recv(data, other, {milliseconds(300)}); }) == Kind::Timeout,
            "a timeout");
     const Filling filling;
     later.barrier();
@@ -92,7 +92,7 @@ void run() {
     std::printf("as it should be\n");
   } else {
     later.barrier();
-    const drun::Work sent = group.isend(data, other);
+    const drun::Work sent = group.send(data, other, drun::async_op);
     later.barrier();
   }
   std::fflush(stdout);

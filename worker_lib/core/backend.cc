@@ -10,6 +10,8 @@ std::string_view to_string(Operation operation) {
   return at < std::size(kNames) ? kNames[at] : "unknown";
 }
 
+bool Transfer::wait_on(void*) { return false; }
+
 std::unique_ptr<Transfer> Backend::start_send(const ConstElements&, int to, int) {
   throw BackendFailure(WorkerError::Kind::Unsupported, to, name() + " does not do messages");
 }
@@ -25,7 +27,18 @@ std::unique_ptr<Transfer> Backend::start(const Call& call, const Turn&) {
                        name() + " does not start " + std::string(to_string(call.operation)));
 }
 
-std::shared_ptr<void> Backend::split(const std::vector<int>&, const Turn&) { return nullptr; }
+std::vector<std::unique_ptr<Transfer>> Backend::start_batch(const std::vector<MessageCall>& batch) {
+  std::vector<std::unique_ptr<Transfer>> transfers;
+  transfers.reserve(batch.size());
+  for (const MessageCall& message : batch) {
+    transfers.push_back(message.is_send
+                            ? start_send(message.outgoing, message.peer.value(), message.tag)
+                            : start_recv(message.incoming, message.peer, message.tag));
+  }
+  return transfers;
+}
+
+std::shared_ptr<void> Backend::split(std::optional<int>, int, const Turn&) { return nullptr; }
 
 std::shared_ptr<void> Backend::alloc_shared(std::size_t, const Turn&) { return nullptr; }
 

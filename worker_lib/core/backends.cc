@@ -126,7 +126,7 @@ std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice,
                                         const BackendContext& context) {
   if (choice.gpu.empty()) return connect_named(choice.name, context);
   BackendContext of_gpu = context;
-  of_gpu.connects_later = true;
+  of_gpu.connects_later = !context.device;
   if (context.store) of_gpu.store = make_prefix_key_store("gpu", context.store);
   BackendContext of_host = context;
   of_host.split_off = nullptr;

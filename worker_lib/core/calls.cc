@@ -1,7 +1,6 @@
 #include "worker_lib/core/calls.h"
 
 #include <limits>
-#include <numeric>
 
 #include "worker_lib/base/signature.h"
 
@@ -42,12 +41,18 @@ class Checker {
     if (!is_beyond_doubt(data)) check_memory(place_, to_string(call_), data);
   }
 
-  void same_kind(const ConstElements& input, const ConstElements& output) const {
-    if (input.type != output.type) {
-      refuse("the input is of type " + std::string(drun::to_string(input.type)) +
-             ", the output of " + std::string(drun::to_string(output.type)));
+  void same_kind(const ConstBuffer& input, const ConstBuffer& output) const {
+    if (input.elements.type != output.elements.type) {
+      refuse("the input is of type " + std::string(drun::to_string(input.elements.type)) +
+             ", the output of " + std::string(drun::to_string(output.elements.type)));
     }
-    if (input.gpu != output.gpu) refuse("input and output lie in different memories");
+    if (input.value_size != output.value_size) {
+      refuse("the input has values of " + std::to_string(input.value_size) +
+             " bytes, the output of " + std::to_string(output.value_size));
+    }
+    if (input.elements.gpu != output.elements.gpu) {
+      refuse("input and output lie in different memories");
+    }
   }
 
   void root() const {
@@ -72,8 +77,8 @@ class Checker {
            std::to_string(should_be));
   }
 
-  void empty(const char* which, const ConstElements& data) const {
-    if (data.count == 0) return;
+  void empty(const char* which, const ConstBuffer& data) const {
+    if (data.count() == 0) return;
     refuse(std::string(which) + " is used on the root only: leave it empty here");
   }
 
@@ -83,7 +88,9 @@ class Checker {
       refuse(std::to_string(counts.size()) + " counts for " + std::to_string(place_.size) +
              " ranks");
     }
-    const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+    std::size_t sum = 0;
+    for (const std::size_t each : counts) sum = each > kMost - sum ? kMost : sum + each;
     if (sum != whole) {
       refuse("the counts add up to " + std::to_string(sum) + ", but the buffer has " +
              std::to_string(whole) + " elements");
@@ -92,10 +99,10 @@ class Checker {
   }
 
   // `whole` holds the parts of all ranks, each of `mine` elements or as in `counts`.
-  void whole_and_mine(const char* which, const ConstElements& whole, std::size_t mine,
+  void whole_and_mine(const char* which, const ConstBuffer& whole, const ConstBuffer& mine,
                       const Counts* counts) const {
-    if (counts != nullptr) return parts(*counts, whole.count, mine);
-    count(which, whole.count, mine * static_cast<std::size_t>(place_.size));
+    if (counts != nullptr) return parts(*counts, whole.count(), mine.count());
+    count(which, whole.count(), mine.count() * static_cast<std::size_t>(place_.size));
   }
 
   [[noreturn]] void refuse(const std::string& message) const {
@@ -109,17 +116,17 @@ class Checker {
 
 }  // namespace
 
-Call broadcast_call(const Place& place, const Elements& data, int root) {
+Call broadcast_call(const Place& place, const Buffer& data, int root) {
   const Call call{.operation = Operation::Broadcast,
-                  .type = data.type,
+                  .type = data.elements.type,
                   .root = root,
-                  .input = data.data,
-                  .output = data.data,
-                  .count = data.count,
-                  .gpu = data.gpu,
-                  .stream = data.stream};
+                  .input = data.elements.data,
+                  .output = data.elements.data,
+                  .count = data.elements.count,
+                  .gpu = data.elements.gpu,
+                  .stream = data.elements.stream};
   const Checker check(place, call);
-  check.memory(data);
+  check.memory(data.elements);
   check.root();
   return call;
 }
@@ -156,74 +163,74 @@ Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op
   return call;
 }
 
-Call gather_call(const Place& place, const ConstElements& mine, const Elements& all, int root,
+Call gather_call(const Place& place, const ConstBuffer& mine, const Buffer& all, int root,
                  const Counts* counts) {
   const bool is_root = place.rank == root;
   Call call{.operation = Operation::Gather,
-            .type = mine.type,
+            .type = mine.elements.type,
             .root = root,
-            .input = mine.data,
-            .output = is_root ? all.data : nullptr,
-            .count = mine.count,
+            .input = mine.elements.data,
+            .output = is_root ? all.elements.data : nullptr,
+            .count = mine.elements.count,
             .counts_out = is_root && counts != nullptr ? counts->data() : nullptr,
             .is_uneven = counts != nullptr,
-            .gpu = mine.gpu,
-            .stream = mine.stream};
+            .gpu = mine.elements.gpu,
+            .stream = mine.elements.stream};
   const Checker check(place, call);
   check.root();
-  check.memory(mine);
+  check.memory(mine.elements);
   if (!is_root) {
     check.empty("the output", all);
     return call;
   }
-  check.memory(all);
+  check.memory(all.elements);
   check.same_kind(mine, all);
-  check.whole_and_mine("the output", all, mine.count, counts);
+  check.whole_and_mine("the output", all, mine, counts);
   return call;
 }
 
-Call all_gather_call(const Place& place, const ConstElements& mine, const Elements& all,
+Call all_gather_call(const Place& place, const ConstBuffer& mine, const Buffer& all,
                      const Counts* counts) {
   const Call call{.operation = Operation::AllGather,
-                  .type = mine.type,
-                  .input = mine.data,
-                  .output = all.data,
-                  .count = mine.count,
+                  .type = mine.elements.type,
+                  .input = mine.elements.data,
+                  .output = all.elements.data,
+                  .count = mine.elements.count,
                   .counts_out = counts != nullptr ? counts->data() : nullptr,
                   .is_uneven = counts != nullptr,
-                  .gpu = mine.gpu,
-                  .stream = mine.stream};
+                  .gpu = mine.elements.gpu,
+                  .stream = mine.elements.stream};
   const Checker check(place, call);
-  check.memory(mine);
-  check.memory(all);
+  check.memory(mine.elements);
+  check.memory(all.elements);
   check.same_kind(mine, all);
-  check.whole_and_mine("the output", all, mine.count, counts);
+  check.whole_and_mine("the output", all, mine, counts);
   return call;
 }
 
-Call scatter_call(const Place& place, const ConstElements& all, const Elements& mine, int root,
+Call scatter_call(const Place& place, const ConstBuffer& all, const Buffer& mine, int root,
                   const Counts* counts) {
   const bool is_root = place.rank == root;
   const Call call{.operation = Operation::Scatter,
-                  .type = mine.type,
+                  .type = mine.elements.type,
                   .root = root,
-                  .input = is_root ? all.data : nullptr,
-                  .output = mine.data,
-                  .count = mine.count,
+                  .input = is_root ? all.elements.data : nullptr,
+                  .output = mine.elements.data,
+                  .count = mine.elements.count,
                   .counts_in = is_root && counts != nullptr ? counts->data() : nullptr,
                   .is_uneven = counts != nullptr,
-                  .gpu = mine.gpu,
-                  .stream = mine.stream};
+                  .gpu = mine.elements.gpu,
+                  .stream = mine.elements.stream};
   const Checker check(place, call);
   check.root();
-  check.memory(mine);
+  check.memory(mine.elements);
   if (!is_root) {
     check.empty("the input", all);
     return call;
   }
-  check.memory(all);
+  check.memory(all.elements);
   check.same_kind(all, mine);
-  check.whole_and_mine("the input", all, mine.count, counts);
+  check.whole_and_mine("the input", all, mine, counts);
   return call;
 }
 
@@ -244,46 +251,65 @@ Call reduce_scatter_call(const Place& place, const ConstElements& all, const Ele
   check.memory(all);
   check.op();
   check.same_kind(all, mine);
-  check.whole_and_mine("the input", all, mine.count, counts);
+  check.whole_and_mine("the input", all, mine, counts);
   return call;
 }
 
-Call all_to_all_call(const Place& place, const ConstElements& input, const Elements& output) {
+Call all_to_all_call(const Place& place, const ConstBuffer& input, const Buffer& output) {
   const auto size = static_cast<std::size_t>(place.size);
+  const std::size_t part = input.count() / size;
   const Call call{.operation = Operation::AllToAll,
-                  .type = input.type,
-                  .input = input.data,
-                  .output = output.data,
-                  .count = input.count / size,
-                  .gpu = input.gpu,
-                  .stream = input.stream};
+                  .type = input.elements.type,
+                  .input = input.elements.data,
+                  .output = output.elements.data,
+                  .count = part * input.value_size,
+                  .gpu = input.elements.gpu,
+                  .stream = input.elements.stream};
   const Checker check(place, call);
-  check.memory(input);
-  check.memory(output);
+  check.memory(input.elements);
+  check.memory(output.elements);
   check.same_kind(input, output);
-  check.count("the output", output.count, input.count);
-  check.count("the input", input.count, call.count * size);
+  check.count("the output", output.count(), input.count());
+  check.count("the input", input.count(), part * size);
   return call;
 }
 
-Call all_to_all_v_call(const Place& place, const ConstElements& input, const Counts& to,
-                       const Elements& output, const Counts& from) {
+Call all_to_all_v_call(const Place& place, const ConstBuffer& input, const Counts& to,
+                       const Buffer& output, const Counts& from) {
   const Call call{.operation = Operation::AllToAll,
-                  .type = input.type,
-                  .input = input.data,
-                  .output = output.data,
+                  .type = input.elements.type,
+                  .input = input.elements.data,
+                  .output = output.elements.data,
                   .counts_in = to.data(),
                   .counts_out = from.data(),
                   .is_uneven = true,
-                  .gpu = input.gpu,
-                  .stream = input.stream};
+                  .gpu = input.elements.gpu,
+                  .stream = input.elements.stream};
   const Checker check(place, call);
-  check.memory(input);
-  check.memory(output);
+  check.memory(input.elements);
+  check.memory(output.elements);
   check.same_kind(input, output);
-  check.parts(to, input.count, std::nullopt);
-  check.parts(from, output.count, std::nullopt);
+  check.parts(to, input.count(), std::nullopt);
+  check.parts(from, output.count(), std::nullopt);
   return call;
+}
+
+void check_scatter_parts(const Place& place, const ConstBuffer& whole, const Counts& counts,
+                         int root) {
+  const Call call{.operation = Operation::Scatter,
+                  .type = whole.elements.type,
+                  .root = root,
+                  .is_uneven = true};
+  const Checker check(place, call);
+  check.root();
+  if (place.rank == root) return check.parts(counts, whole.count(), std::nullopt);
+  check.empty("the input", whole);
+  check.empty("the list of counts", counts);
+}
+
+void check_all_to_all_parts(const Place& place, const ConstBuffer& whole, const Counts& counts) {
+  const Call call{.operation = Operation::AllToAll, .type = whole.elements.type, .is_uneven = true};
+  Checker(place, call).parts(counts, whole.count(), std::nullopt);
 }
 
 std::string to_string(const Message& message) {

@@ -21,31 +21,27 @@ struct Place {
 
 using Counts = std::vector<std::size_t>;
 
-Call broadcast_call(const Place& place, const Elements& data, int root);
+Call broadcast_call(const Place& place, const Buffer& data, int root);
 Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op);
 Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op);
-// `counts`: sizes of the parts; null for equal parts. Not copied.
-Call gather_call(const Place& place, const ConstElements& mine, const Elements& all, int root,
+// `counts`: sizes of the parts in values (not in elements); null for equal parts. Not copied.
+Call gather_call(const Place& place, const ConstBuffer& mine, const Buffer& all, int root,
                  const Counts* counts = nullptr);
-Call all_gather_call(const Place& place, const ConstElements& mine, const Elements& all,
+Call all_gather_call(const Place& place, const ConstBuffer& mine, const Buffer& all,
                      const Counts* counts = nullptr);
-Call scatter_call(const Place& place, const ConstElements& all, const Elements& mine, int root,
+Call scatter_call(const Place& place, const ConstBuffer& all, const Buffer& mine, int root,
                   const Counts* counts = nullptr);
 Call reduce_scatter_call(const Place& place, const ConstElements& all, const Elements& mine,
                          ReduceOp op, const Counts* counts = nullptr);
-Call all_to_all_call(const Place& place, const ConstElements& input, const Elements& output);
-Call all_to_all_v_call(const Place& place, const ConstElements& input, const Counts& to,
-                       const Elements& output, const Counts& from);
+Call all_to_all_call(const Place& place, const ConstBuffer& input, const Buffer& output);
+Call all_to_all_v_call(const Place& place, const ConstBuffer& input, const Counts& to,
+                       const Buffer& output, const Counts& from);
+// Throw unless `whole` consists of these parts, or both are empty on another rank than the root.
+void check_scatter_parts(const Place& place, const ConstBuffer& whole, const Counts& counts,
+                         int root);
+void check_all_to_all_parts(const Place& place, const ConstBuffer& whole, const Counts& counts);
 
-// A message to or from another rank.
-struct Message {
-  bool is_send = false;
-  ConstElements outgoing = {};             // of a send
-  Elements incoming = {};                  // of a receive
-  std::optional<int> peer = std::nullopt;  // absent: from anyone
-  int tag = 0;
-};
-
+using Message = MessageCall;
 // "send(f32 x 3, to rank 1)", "recv(f32 x 3, from anyone)".
 std::string to_string(const Message& message);
 void check(const Place& place, const Message& message);

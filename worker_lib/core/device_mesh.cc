@@ -132,10 +132,10 @@ DeviceMesh::DeviceMesh(std::shared_ptr<const State> state) : state_(std::move(st
 
 // With different meshes, groups would wait for each other.
 void DeviceMesh::check_same(ProcessGroup& world, const std::string& mesh,
-                            ProcessGroup::Timeout timeout) {
+                            const TimeoutOptions& options) {
   const std::uint64_t hash = digest(mesh);
   const std::vector<int> mine{static_cast<int>(hash >> 32), static_cast<int>(hash)};
-  const std::vector<int> all = world.group_->told_by_all(mine, timeout);
+  const std::vector<int> all = world.group_->told_by_all(mine, options.timeout);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i] == all[i % 2]) continue;
     fail(Kind::Mismatch, world.rank(),
@@ -188,11 +188,11 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
 }
 
 DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
-                            std::vector<std::string> names, ProcessGroup::Timeout timeout) {
+                            std::vector<std::string> names, const TimeoutOptions& options) {
   const int rank = world.rank();
   auto layout = worker::make_mesh_layout(std::move(shape), std::move(names), world.size());
   if (!layout) fail(Kind::Usage, rank, layout.error().message);
-  DeviceMesh::check_same(world, to_string(*layout), timeout);
+  DeviceMesh::check_same(world, to_string(*layout), options);
 
   auto state = std::make_shared<DeviceMesh::State>();
   state->rank = rank;
@@ -205,7 +205,7 @@ DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
       state->groups.push_back(world);
     } else {
       state->groups.push_back(
-          world.split(state->layout.line_number(rank, i), coordinate, timeout).value());
+          world.split(state->layout.line_number(rank, i), coordinate, options).value());
     }
   }
   return DeviceMesh(std::move(state));

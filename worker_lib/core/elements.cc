@@ -6,6 +6,8 @@ std::size_t size_bytes(DataType type) {
   switch (type) {
     case DataType::U8:
     case DataType::I8:
+    case DataType::F8E4M3:
+    case DataType::F8E5M2:
       return 1;
     case DataType::I16:
     case DataType::F16:
@@ -24,13 +26,22 @@ std::size_t size_bytes(DataType type) {
 }
 
 bool is_floating_point(DataType type) {
-  return type == DataType::F16 || type == DataType::BF16 || type == DataType::F32 ||
-         type == DataType::F64;
+  switch (type) {
+    case DataType::F16:
+    case DataType::BF16:
+    case DataType::F32:
+    case DataType::F64:
+    case DataType::F8E4M3:
+    case DataType::F8E5M2:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::string_view to_string(DataType type) {
-  constexpr std::string_view kNames[] = {"u8",  "i8",  "i16",  "i32", "u32", "i64",
-                                         "u64", "f16", "bf16", "f32", "f64"};
+  constexpr std::string_view kNames[] = {"u8",  "i8",   "i16", "i32", "u32",    "i64",   "u64",
+                                         "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
   const auto at = static_cast<std::size_t>(type);
   return at < std::size(kNames) ? kNames[at] : "unknown";
 }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <future>
+#include <map>
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
@@ -127,6 +127,10 @@ void ProcessGroup::Group::destroy() {
   failed_.notify_all();
 }
 
+Deadline ProcessGroup::Group::deadline(Timeout timeout) const {
+  return worker::deadline_in(std::min(timeout.value_or(parts_.job->timeout), kLongest));
+}
+
 template <typename Namer>
 ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout timeout) {
   const Milliseconds limit = timeout.value_or(parts_.job->timeout);
@@ -241,42 +245,33 @@ void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
   const auto name = [&call] { return to_string(call); };
   const Limit limit = admit(name, timeout);
   check_possible(call);
+  if (parts_.backend->starts(call)) {
+    const WaitMark mark;
+    const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+    std::unique_ptr<Transfer> transfer;  // given up after the failure has been published
+    guarded(name, limit, [&] {
+      transfer = begin(call, turn);
+      return transfer->finish(limit.deadline);
+    });
+    return;
+  }
   // Always waited for, because the thread that runs it uses the caller's call.
   in_turn(name, limit, [this, &call](const Turn& turn) { run_now(call, turn); });
 }
 
-Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
+Work ProcessGroup::Group::start(const Call& call, Timeout timeout,
+                                std::shared_ptr<const void> counts) {
   const auto name = [call] { return to_string(call); };
-  const Limit limit = admit_pending(name, timeout);
+  Limit limit = admit_pending(name, timeout);
+  limit.counts = std::move(counts);
   check_possible(call);
-  std::unique_lock submitting(submitting_);
   if (parts_.backend->starts(call)) {
-    if (std::optional<Work> work = start_now(name, limit, call, submitting)) {
-      return *std::move(work);
-    }
+    start_thread_of(name, [this] { requests_->start(); });
+    const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+    return watched(name, limit, guarded(name, limit, [&] { return begin(call, turn); }));
   }
+  const std::lock_guard submitting(submitting_);
   return queue(name, limit, [this, call](const Turn& turn) { run_now(call, turn); });
-}
-
-std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit& limit,
-                                                   const Call& call,
-                                                   std::unique_lock<std::mutex>& submitting) {
-  std::unique_lock running(running_, std::defer_lock);
-  if (unfinished_ > 0 || !running.try_lock()) return std::nullopt;
-  start_thread_of(name, [this] { requests_->start(); });
-  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
-  // Queued first, so that it is finished before all that is queued from now on.
-  const auto begun = std::make_shared<std::promise<std::shared_ptr<Transfer>>>();
-  const std::shared_ptr<worker::Request> request = requests_->queue(
-      [this, name, limit, begun] { return finishing(name, limit, begun->get_future().get())(); });
-  submitting.unlock();
-  try {
-    begun->set_value(guarded(name, limit, [&] { return begin(call, turn); }));
-  } catch (...) {
-    begun->set_exception(std::current_exception());
-    throw;
-  }
-  return Work(request);
 }
 
 worker::Request::Action ProcessGroup::Group::finishing(const Name& name, const Limit& limit,
@@ -308,19 +303,46 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   check_possible(message);
   limit.peer = message.peer;
   start_thread_of(name, [this] { requests_->start(); });
-  const std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
-  const std::optional<bool> is_done = transfer->is_done();
-  if (!is_done) return Work(requests_->send(finishing(name, limit, transfer)));
-  if (*is_done) {
-    return Work(worker::Request::done(
-        [&] { return guarded(name, limit, [&] { return transfer->finish(limit.deadline); }); }));
+  return watched(name, limit, guarded(name, limit, [&] { return post(message); }));
+}
+
+std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, Timeout timeout) {
+  const auto name = [size = batch.size()] {
+    return "batch_isend_irecv(" + std::to_string(size) + " messages)";
+  };
+  std::vector<Limit> limits;
+  for (const Message& message : batch) {
+    check(place(), message);
+    limits.push_back(admit_pending([&message] { return to_string(message); }, timeout));
+    limits.back().peer = message.peer;
+    check_possible(message);
   }
+  if (batch.empty()) return {};
+  start_thread_of(name, [this] { requests_->start(); });
+  Limit together = limits.front();
+  together.peer = std::nullopt;
+  std::vector<std::unique_ptr<Transfer>> transfers =
+      guarded(name, together, [&] { return post(batch); });
+  std::vector<Work> works;
+  works.reserve(batch.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    works.push_back(watched([message = batch[i]] { return to_string(message); }, limits[i],
+                            std::move(transfers[i])));
+  }
+  return works;
+}
+
+Work ProcessGroup::Group::watched(const Name& name, const Limit& limit,
+                                  const std::shared_ptr<Transfer>& transfer) {
+  const std::optional<bool> is_done = transfer->is_done();
+  if (!is_done) return Work(requests_->send(finishing(name, limit, transfer)), transfer);
+  if (*is_done) return Work(worker::Request::done(finishing(name, limit, transfer)));
   const auto request = std::make_shared<worker::Request>(
       finishing(name, limit, transfer), [transfer, deadline = limit.deadline] {
         return transfer->is_done().value_or(false) || Deadline::clock::now() >= deadline;
       });
   requests_->look_after(request);
-  return Work(request);
+  return Work(request, transfer);
 }
 
 std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, Timeout timeout) {
@@ -430,15 +452,52 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
     throw error(Kind::Usage, name,
                 "the ranks must be different ones from 0 to " + std::to_string(parts_.size - 1));
   }
-  std::unique_lock submitting(submitting_);
-  const std::string prefix = "group/" + std::to_string(++groups_);
-  submitting.unlock();
-  std::shared_ptr<void> shared;
-  if (parts_.backend->splits()) shared = split_off(name, limit, ranks);
+  const bool is_member = std::find(ranks.begin(), ranks.end(), parts_.rank) != ranks.end();
+  return create({.name = name,
+                 .color = is_member ? std::optional<int>(0) : std::nullopt,
+                 .ranks = is_member ? ranks : std::vector<int>()},
+                limit);
+}
+
+std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::split(std::optional<int> color, int key,
+                                                                Timeout timeout) {
+  const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};
+  const std::vector<int> all = told_by_all(mine, timeout);
+  const Limit limit = admit([] { return "split()"; }, timeout);
+  std::map<int, std::vector<std::pair<int, int>>> members;  // color -> (key, rank)
+  for (int rank = 0; rank < parts_.size; ++rank) {
+    const int* told = &all[mine.size() * static_cast<std::size_t>(rank)];
+    if (told[0] != 0) members[told[1]].emplace_back(told[2], rank);
+  }
+  Subgroup own{.name = "split()"};
+  if (color) {
+    const auto found = members.find(*color);
+    own.color = static_cast<int>(std::distance(members.begin(), found));
+    std::sort(found->second.begin(), found->second.end());
+    for (const auto& [each_key, rank] : found->second) own.ranks.push_back(rank);
+  }
+  return create(own, limit);
+}
+
+std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::create(const Subgroup& subgroup,
+                                                                 const Limit& limit) {
+  const std::vector<int>& ranks = subgroup.ranks;
   const auto mine = std::find(ranks.begin(), ranks.end(), parts_.rank);
-  if (mine == ranks.end()) return nullptr;
+  const int new_rank = static_cast<int>(mine - ranks.begin());
+  std::unique_lock submitting(submitting_);
+  const int number = ++groups_;
+  submitting.unlock();
+  // Another thread may still use it after in_turn has thrown.
+  const auto shared = std::make_shared<std::shared_ptr<void>>();
+  if (parts_.backend->splits()) {
+    in_turn([name = subgroup.name] { return name; }, limit,
+            [this, shared, color = subgroup.color, new_rank](const Turn& turn) {
+              *shared = parts_.backend->split(color, new_rank, turn);
+            });
+  }
+  if (!subgroup.color) return nullptr;
   worker::GroupParts parts{.job = parts_.job,
-                           .rank = static_cast<int>(mine - ranks.begin()),
+                           .rank = new_rank,
                            .size = static_cast<int>(ranks.size()),
                            .label = ++parts_.job->groups};
   parts.node_of.clear();
@@ -447,22 +506,22 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
     parts.node_of.push_back(parts_.node_of[static_cast<std::size_t>(rank)]);
     parts.world_ranks.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
   }
-  if (parts_.store) parts.store = make_prefix_key_store(prefix, parts_.store);
+  if (parts_.store) {
+    const std::string prefix =
+        "group/" + std::to_string(number) + "/" + std::to_string(*subgroup.color);
+    parts.store = make_prefix_key_store(prefix, parts_.store);
+  }
   try {
-    parts.backend = worker::connect_backend(parts, limit.deadline, std::move(shared));
+    parts.backend = worker::connect_backend(parts, limit.deadline, std::move(*shared));
   } catch (const BackendFailure& failure) {
-    throw error(failure.kind, name, failure.what());
+    throw error(failure.kind, subgroup.name, failure.what());
   }
   return std::make_shared<Group>(std::move(parts));
 }
 
-std::shared_ptr<void> ProcessGroup::Group::split_off(const std::string& name, const Limit& limit,
-                                                     const std::vector<int>& ranks) {
-  const auto shared = std::make_shared<std::shared_ptr<void>>();
-  in_turn(
-      [name] { return name; }, limit,
-      [this, ranks, shared](const Turn& turn) { *shared = parts_.backend->split(ranks, turn); });
-  return *shared;
+bool ProcessGroup::Group::is_idle() {
+  const std::unique_lock running(running_, std::try_to_lock);
+  return running && unfinished_ == 0 && pending_ == 0;
 }
 
 BackendFailure ProcessGroup::Group::late(const Limit& limit) const {
@@ -579,6 +638,13 @@ PulseOperation operation_of(const Call& call, std::uint32_t group, const Turn& t
           .kind = static_cast<std::uint16_t>(call.operation)};
 }
 
+PulseOperation operation_of(const Message& message, std::uint32_t group) {
+  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+  return {.group = group,
+          .bytes = data.count * size_bytes(data.type),
+          .kind = message.is_send ? kPulseSend : kPulseRecv};
+}
+
 // Records a transfer in the heartbeat page during its lifetime.
 class MarkedTransfer final : public Transfer {
  public:
@@ -586,6 +652,7 @@ class MarkedTransfer final : public Transfer {
   void set(std::unique_ptr<Transfer> transfer) { transfer_ = std::move(transfer); }
   int finish(Deadline deadline) override { return transfer_->finish(deadline); }
   std::optional<bool> is_done() override { return transfer_->is_done(); }
+  bool wait_on(void* stream) override { return transfer_->wait_on(stream); }
 
  private:
   PulseMark mark_;
@@ -613,15 +680,26 @@ std::unique_ptr<Transfer> ProcessGroup::Group::begin(const Call& call, const Tur
 }
 
 std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
-  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
-  const PulseOperation operation{.group = parts_.label,
-                                 .bytes = data.count * size_bytes(data.type),
-                                 .kind = message.is_send ? kPulseSend : kPulseRecv};
-  return marked(operation, [&] {
+  return marked(operation_of(message, parts_.label), [&] {
     if (message.is_send)
       return parts_.backend->start_send(message.outgoing, *message.peer, message.tag);
     return parts_.backend->start_recv(message.incoming, message.peer, message.tag);
   });
+}
+
+std::vector<std::unique_ptr<Transfer>> ProcessGroup::Group::post(
+    const std::vector<Message>& batch) {
+  if (!Pulse::own().is_on()) return parts_.backend->start_batch(batch);
+  std::vector<std::unique_ptr<MarkedTransfer>> marked;
+  for (const Message& message : batch) {
+    marked.push_back(std::make_unique<MarkedTransfer>(operation_of(message, parts_.label)));
+  }
+  std::vector<std::unique_ptr<Transfer>> transfers = parts_.backend->start_batch(batch);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    marked[i]->set(std::move(transfers[i]));
+    transfers[i] = std::move(marked[i]);
+  }
+  return transfers;
 }
 
 }  // namespace drun

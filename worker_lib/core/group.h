@@ -5,7 +5,8 @@
 //
 // Order:   a collective gets its number at its turn: when it locks running_, or, if another one is
 //          running or pending, when it is queued under submitting_. No thread waits for another
-//          rank while it holds submitting_.
+//          rank while it holds submitting_. Collectives that the backend starts itself, such as on
+//          GPUs, are not ordered with the others.
 // Failing: 1. After a lost connection, the group waits up to half a second for the kernel to report
 //          the end of a process on this node, or for another rank's cause.
 //          2. The cause is put into the store, unless another rank's cause is there already. Every
@@ -15,7 +16,7 @@
 //          only, and the cause is sent again afterwards. If a rank detects a closed connection,
 //          then either the cause is in the store or the peer's process has ended.
 // Threads: the caller's for the operations that it waits for; those of the job's Progress for
-//          others; the job's watch.
+//          others, and to complete what the backend has started; the job's watch.
 // Destroy: requests, backend, store, hosted store, in this order.
 #pragma once
 
@@ -46,6 +47,7 @@ struct Job {
   WorkerIdentity self;
   std::chrono::milliseconds timeout{0};  // default of calls
   BackendChoice backend;
+  std::optional<int> device = std::nullopt;
   std::string address = "";  // this rank's
   bool is_debug = false;
   bool rank0_hosts_store = false;
@@ -87,9 +89,13 @@ class ProcessGroup::Group {
   worker::Place place() const { return {parts_.rank, parts_.size}; }
 
   void run(const Call& call, Timeout timeout);
-  Work start(const Call& call, Timeout timeout);
+  // `counts`: kept until the operation is done.
+  Work start(const Call& call, Timeout timeout, std::shared_ptr<const void> counts = nullptr);
   int exchange(const worker::Message& message, Timeout timeout);
   Work start(const worker::Message& message, Timeout timeout);
+  std::vector<Work> start(const std::vector<worker::Message>& batch, Timeout timeout);
+  // Of an operation that is started now.
+  Deadline deadline(Timeout timeout) const;
   void monitored_barrier(Timeout timeout, bool names_all);
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout);
   // Exchanges numbers, the same count on each rank; returns all in rank order. Every rank must call
@@ -97,6 +103,11 @@ class ProcessGroup::Group {
   std::vector<int> told_by_all(const std::vector<int>& mine, Timeout timeout);
   // Null on ranks that are not in `ranks`.
   std::shared_ptr<Group> new_group(const std::vector<int>& ranks, Timeout timeout);
+  // Null on ranks without a color.
+  std::shared_ptr<Group> split(std::optional<int> color, int key, Timeout timeout);
+
+  // Whether no operation is running or pending.
+  bool is_idle();
 
   void destroy();
 
@@ -107,8 +118,9 @@ class ProcessGroup::Group {
   struct Limit {
     Deadline deadline{};
     std::chrono::milliseconds time{0};
-    std::optional<int> peer = std::nullopt;   // of a message
-    std::shared_ptr<void> pending = nullptr;  // counts it among the pending ones
+    std::optional<int> peer = std::nullopt;        // of a message
+    std::shared_ptr<void> pending = nullptr;       // counts it among the pending ones
+    std::shared_ptr<const void> counts = nullptr;  // of its call
   };
 
   // Throws if no operation can be started.
@@ -126,23 +138,26 @@ class ProcessGroup::Group {
   // Runs `action` after all earlier operations.
   template <typename Namer, typename Action>
   void in_turn(const Namer& name, const Limit& limit, Action&& action);
-  // nullopt if it cannot be started immediately. Requires that `submitting_` is held, and unlocks
-  // it before it starts the operation, which can block: the first one connects.
-  std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call,
-                                std::unique_lock<std::mutex>& submitting);
+  // The Work of a started operation.
+  Work watched(const Name& name, const Limit& limit, const std::shared_ptr<Transfer>& transfer);
   worker::Request::Action finishing(const Name& name, const Limit& limit,
                                     std::shared_ptr<Transfer> transfer);
   // Throws a failure as the operation's error, without breaking the group.
   void start_thread_of(const Name& name, const std::function<void()>& start);
-  // The resources that a group of `ranks` can share with this one.
-  std::shared_ptr<void> split_off(const std::string& name, const Limit& limit,
-                                  const std::vector<int>& ranks);
+  // One of the groups that are created together, each with its own color.
+  struct Subgroup {
+    std::string name;  // of the operation
+    std::optional<int> color = std::nullopt;
+    std::vector<int> ranks = {};  // of that color
+  };
+  std::shared_ptr<Group> create(const Subgroup& subgroup, const Limit& limit);
   // Queues it after all operations started before. Requires that `submitting_` is held.
   Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> action);
   // These record the operation in the heartbeat page (pulse.h).
   void run_now(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> post(const worker::Message& message);
+  std::vector<std::unique_ptr<Transfer>> post(const std::vector<worker::Message>& batch);
   // Waits until every key is set; false if the deadline passes. keys[i] belongs to ranks[i]: throws
   // PeerLost if that rank has ended without setting it.
   bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "drun/process_group.h"
+#include "worker_lib/base/threads.h"
+#include "worker_lib/core/group.h"
 
 namespace drun {
 namespace {
@@ -14,8 +16,8 @@ struct Default {
   bool is_connecting = false;
 };
 
-// Never destroyed: objects that a group needs may be destroyed by then, and the kernel closes
-// everything.
+// Never destroyed, because objects that a group needs may be destroyed by then. An exit handler
+// closes the group before.
 Default& the_default() {
   static Default& the = *new Default;
   return the;
@@ -27,6 +29,20 @@ WorkerError usage(const char* operation, const char* message) {
 }
 
 }  // namespace
+
+// A group that is used by another thread or has operations pending is left to the kernel: its users
+// would get errors.
+void close_default_group() {
+  const std::unique_lock lock(the_default().mutex, std::try_to_lock);
+  if (!lock.owns_lock() || !the_default().group) return;
+  const std::shared_ptr<ProcessGroup::Group>& group = the_default().group->group_;
+  if (group.use_count() != 1 || !group->is_idle()) return;
+  try {
+    // This thread's thread_local objects, which libraries may use, are destroyed already.
+    worker::start_thread([] { the_default().group.reset(); }).join();
+  } catch (const BackendFailure&) {  // no thread can be started: left to the kernel, too
+  }
+}
 
 ProcessGroup init_process_group(const InitOptions& options) {
   std::unique_lock lock(the_default().mutex);
@@ -42,6 +58,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
     lock.lock();
     the_default().is_connecting = false;
     the_default().group = group;
+    worker::at_exit(close_default_group);
     return group;
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();

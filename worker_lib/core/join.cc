@@ -74,6 +74,7 @@ class Joining {
     job->self = plan_.self;
     job->timeout = options_.timeout;
     job->backend = backend_;
+    job->device = options_.device;
     job->is_debug = is_debug();
     GroupParts parts{.job = job, .rank = rank(), .size = size()};
     try {
@@ -231,6 +232,7 @@ std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadl
   context.is_debug = parts.job->is_debug;
   context.deadline = deadline;
   context.local_rank = parts.job->self.local_rank;
+  context.device = parts.job->device;
   context.split_off = std::move(split_off);
   return connect_chosen(parts.job->backend, context);
 }

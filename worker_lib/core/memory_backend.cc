@@ -50,9 +50,30 @@ class MemoryBackend final : public Backend {
     return serving(data).start_recv(data, from, tag);
   }
 
+  std::vector<std::unique_ptr<Transfer>> start_batch(
+      const std::vector<MessageCall>& batch) override {
+    std::vector<MessageCall> of_gpu;
+    std::vector<MessageCall> of_host;
+    std::vector<bool> is_on_gpu;
+    for (const MessageCall& message : batch) {
+      const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+      is_on_gpu.push_back(where(data.gpu, data.data).has_value());
+      (is_on_gpu.back() ? of_gpu : of_host).push_back(message);
+    }
+    std::vector<std::unique_ptr<Transfer>> host = host_->start_batch(of_host);
+    std::vector<std::unique_ptr<Transfer>> gpu = gpu_->start_batch(of_gpu);
+    std::vector<std::unique_ptr<Transfer>> all;
+    all.reserve(batch.size());
+    auto next_host = host.begin();
+    auto next_gpu = gpu.begin();
+    for (const bool is_gpus : is_on_gpu)
+      all.push_back(std::move(*(is_gpus ? next_gpu : next_host)++));
+    return all;
+  }
+
   bool splits() const override { return gpu_->splits(); }
-  std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn) override {
-    return gpu_->split(ranks, turn);
+  std::shared_ptr<void> split(std::optional<int> color, int key, const Turn& turn) override {
+    return gpu_->split(color, key, turn);
   }
 
   void abort() noexcept override {

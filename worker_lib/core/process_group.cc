@@ -1,9 +1,10 @@
 #include "drun/process_group.h"
 
-#include <algorithm>
-#include <map>
+#include <array>
+#include <numeric>
 #include <utility>
 
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/core/calls.h"
 #include "worker_lib/core/group.h"
 #include "worker_lib/core/join.h"
@@ -11,6 +12,17 @@
 namespace drun {
 
 using worker::Message;
+
+namespace {
+
+std::size_t sum(const ProcessGroup::Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+// For the second of two operations with one timeout.
+OpOptions left_until(Deadline deadline) { return {.timeout = worker::left_until(deadline)}; }
+
+}  // namespace
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Group> group) : group_(std::move(group)) {}
 
@@ -24,151 +36,165 @@ int ProcessGroup::local_rank() const { return group_->parts().job->self.local_ra
 int ProcessGroup::restart_count() const { return group_->parts().job->self.world.restarts; }
 std::string ProcessGroup::backend() const { return group_->parts().backend->name(); }
 
-void ProcessGroup::barrier(Timeout timeout) {
-  group_->run(Call{.operation = Operation::Barrier}, timeout);
-}
-void ProcessGroup::monitored_barrier(Timeout timeout, bool names_all) {
-  group_->monitored_barrier(timeout, names_all);
-}
-void ProcessGroup::broadcast(Elements data, int root, Timeout timeout) {
-  group_->run(worker::broadcast_call(group_->place(), data, root), timeout);
-}
-void ProcessGroup::all_reduce(Elements data, ReduceOp op, Timeout timeout) {
-  group_->run(worker::all_reduce_call(group_->place(), data, op), timeout);
-}
-void ProcessGroup::reduce(Elements data, int root, ReduceOp op, Timeout timeout) {
-  group_->run(worker::reduce_call(group_->place(), data, root, op), timeout);
-}
-void ProcessGroup::gather(ConstElements mine, Elements all, int root, Timeout timeout) {
-  group_->run(worker::gather_call(group_->place(), mine, all, root), timeout);
-}
-void ProcessGroup::all_gather(ConstElements mine, Elements all, Timeout timeout) {
-  group_->run(worker::all_gather_call(group_->place(), mine, all), timeout);
-}
-void ProcessGroup::scatter(ConstElements all, Elements mine, int root, Timeout timeout) {
-  group_->run(worker::scatter_call(group_->place(), all, mine, root), timeout);
-}
-void ProcessGroup::reduce_scatter(ConstElements all, Elements mine, ReduceOp op, Timeout timeout) {
-  group_->run(worker::reduce_scatter_call(group_->place(), all, mine, op), timeout);
-}
-void ProcessGroup::all_to_all(ConstElements input, Elements output, Timeout timeout) {
-  group_->run(worker::all_to_all_call(group_->place(), input, output), timeout);
+Work ProcessGroup::run(const Call& call, const OpOptions& options) {
+  if (options.async_op) return group_->start(call, options.timeout);
+  group_->run(call, options.timeout);
+  return Work();
 }
 
-void ProcessGroup::gather_v(ConstElements mine, Elements all, const Counts& counts, int root,
-                            Timeout timeout) {
-  group_->run(worker::gather_call(group_->place(), mine, all, root, &counts), timeout);
-}
-void ProcessGroup::all_gather_v(ConstElements mine, Elements all, const Counts& counts,
-                                Timeout timeout) {
-  group_->run(worker::all_gather_call(group_->place(), mine, all, &counts), timeout);
-}
-void ProcessGroup::scatter_v(ConstElements all, const Counts& counts, Elements mine, int root,
-                             Timeout timeout) {
-  group_->run(worker::scatter_call(group_->place(), all, mine, root, &counts), timeout);
-}
-void ProcessGroup::reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine,
-                                    ReduceOp op, Timeout timeout) {
-  group_->run(worker::reduce_scatter_call(group_->place(), all, mine, op, &counts), timeout);
-}
-void ProcessGroup::all_to_all_v(ConstElements input, const Counts& to, Elements output,
-                                const Counts& from, Timeout timeout) {
-  group_->run(worker::all_to_all_v_call(group_->place(), input, to, output, from), timeout);
+// The caller's counts are in values and may be gone before an asynchronous operation is done.
+Work ProcessGroup::run_v(Call call, std::size_t value_size, const OpOptions& options) {
+  if (value_size == 1 && !options.async_op) return run(call, options);
+  const auto copies = std::make_shared<std::array<Counts, 2>>();
+  const auto copy = [&](Counts& to, const std::size_t*& from) {
+    if (from == nullptr) return;
+    to.assign(from, from + size());
+    for (std::size_t& each : to) each *= value_size;
+    from = to.data();
+  };
+  copy((*copies)[0], call.counts_in);
+  copy((*copies)[1], call.counts_out);
+  if (options.async_op) return group_->start(call, options.timeout, copies);
+  return run(call, options);
 }
 
-Work ProcessGroup::async_barrier(Timeout timeout) {
-  return group_->start(Call{.operation = Operation::Barrier}, timeout);
+Work ProcessGroup::barrier(const OpOptions& options) {
+  return run(Call{.operation = Operation::Barrier}, options);
 }
-Work ProcessGroup::async_broadcast(Elements data, int root, Timeout timeout) {
-  return group_->start(worker::broadcast_call(group_->place(), data, root), timeout);
-}
-Work ProcessGroup::async_all_reduce(Elements data, ReduceOp op, Timeout timeout) {
-  return group_->start(worker::all_reduce_call(group_->place(), data, op), timeout);
-}
-Work ProcessGroup::async_reduce(Elements data, int root, ReduceOp op, Timeout timeout) {
-  return group_->start(worker::reduce_call(group_->place(), data, root, op), timeout);
-}
-Work ProcessGroup::async_gather(ConstElements mine, Elements all, int root, Timeout timeout) {
-  return group_->start(worker::gather_call(group_->place(), mine, all, root), timeout);
-}
-Work ProcessGroup::async_all_gather(ConstElements mine, Elements all, Timeout timeout) {
-  return group_->start(worker::all_gather_call(group_->place(), mine, all), timeout);
-}
-Work ProcessGroup::async_scatter(ConstElements all, Elements mine, int root, Timeout timeout) {
-  return group_->start(worker::scatter_call(group_->place(), all, mine, root), timeout);
-}
-Work ProcessGroup::async_reduce_scatter(ConstElements all, Elements mine, ReduceOp op,
-                                        Timeout timeout) {
-  return group_->start(worker::reduce_scatter_call(group_->place(), all, mine, op), timeout);
-}
-Work ProcessGroup::async_all_to_all(ConstElements input, Elements output, Timeout timeout) {
-  return group_->start(worker::all_to_all_call(group_->place(), input, output), timeout);
+void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
+  group_->monitored_barrier(options.timeout, options.wait_all_ranks);
 }
 
-void ProcessGroup::send(ConstElements data, int to, int tag, Timeout timeout) {
-  group_->exchange({.is_send = true, .outgoing = data, .peer = to, .tag = tag}, timeout);
+Work ProcessGroup::all_reduce(Elements data, ReduceOp op, const OpOptions& options) {
+  return run(worker::all_reduce_call(group_->place(), data, op), options);
 }
-void ProcessGroup::recv(Elements data, int from, int tag, Timeout timeout) {
-  group_->exchange({.incoming = data, .peer = from, .tag = tag}, timeout);
+Work ProcessGroup::reduce(Elements data, int root, ReduceOp op, const OpOptions& options) {
+  return run(worker::reduce_call(group_->place(), data, root, op), options);
 }
-int ProcessGroup::recv_any(Elements data, int tag, Timeout timeout) {
-  return group_->exchange({.incoming = data, .tag = tag}, timeout);
+Work ProcessGroup::reduce_scatter(ConstElements all, Elements mine, ReduceOp op,
+                                  const OpOptions& options) {
+  return run(worker::reduce_scatter_call(group_->place(), all, mine, op), options);
 }
-Work ProcessGroup::isend(ConstElements data, int to, int tag, Timeout timeout) {
-  return group_->start(Message{.is_send = true, .outgoing = data, .peer = to, .tag = tag}, timeout);
-}
-Work ProcessGroup::irecv(Elements data, int from, int tag, Timeout timeout) {
-  return group_->start(Message{.incoming = data, .peer = from, .tag = tag}, timeout);
-}
-Work ProcessGroup::irecv_any(Elements data, int tag, Timeout timeout) {
-  return group_->start(Message{.incoming = data, .tag = tag}, timeout);
+Work ProcessGroup::reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine,
+                                    ReduceOp op, const OpOptions& options) {
+  return run_v(worker::reduce_scatter_call(group_->place(), all, mine, op, &counts), 1, options);
 }
 
-std::shared_ptr<void> ProcessGroup::alloc_shared(std::size_t size_bytes, Timeout timeout) {
-  return group_->alloc_shared(size_bytes, timeout);
+Work ProcessGroup::broadcast(Buffer data, int root, const OpOptions& options) {
+  return run(worker::broadcast_call(group_->place(), data, root), options);
+}
+Work ProcessGroup::gather(ConstBuffer mine, Buffer all, int root, const OpOptions& options) {
+  return run(worker::gather_call(group_->place(), mine, all, root), options);
+}
+Work ProcessGroup::all_gather(ConstBuffer mine, Buffer all, const OpOptions& options) {
+  return run(worker::all_gather_call(group_->place(), mine, all), options);
+}
+Work ProcessGroup::scatter(ConstBuffer all, Buffer mine, int root, const OpOptions& options) {
+  return run(worker::scatter_call(group_->place(), all, mine, root), options);
+}
+Work ProcessGroup::all_to_all(ConstBuffer input, Buffer output, const OpOptions& options) {
+  return run(worker::all_to_all_call(group_->place(), input, output), options);
+}
+
+Work ProcessGroup::gather_v(ConstBuffer mine, Buffer all, const Counts& counts, int root,
+                            const OpOptions& options) {
+  return run_v(worker::gather_call(group_->place(), mine, all, root, &counts), mine.value_size,
+               options);
+}
+Work ProcessGroup::all_gather_v(ConstBuffer mine, Buffer all, const Counts& counts,
+                                const OpOptions& options) {
+  return run_v(worker::all_gather_call(group_->place(), mine, all, &counts), mine.value_size,
+               options);
+}
+Work ProcessGroup::scatter_v(ConstBuffer all, const Counts& counts, Buffer mine, int root,
+                             const OpOptions& options) {
+  return run_v(worker::scatter_call(group_->place(), all, mine, root, &counts), mine.value_size,
+               options);
+}
+Work ProcessGroup::all_to_all_v(ConstBuffer input, const Counts& to, Buffer output,
+                                const Counts& from, const OpOptions& options) {
+  return run_v(worker::all_to_all_v_call(group_->place(), input, to, output, from),
+               input.value_size, options);
+}
+
+ProcessGroup::Counts ProcessGroup::gather_parts(const ConstBuffer& mine, std::optional<int> root,
+                                                const Allocate& allocate,
+                                                const TimeoutOptions& options) {
+  const Deadline deadline = group_->deadline(options.timeout);
+  const std::size_t count = mine.count();
+  Counts counts(root.value_or(rank()) == rank() ? static_cast<std::size_t>(size()) : 0);
+  root ? gather(count, counts, *root, {options.timeout})
+       : all_gather(count, counts, {options.timeout});
+  const Buffer all = allocate(sum(counts));
+  root ? gather_v(mine, all, counts, *root, left_until(deadline))
+       : all_gather_v(mine, all, counts, left_until(deadline));
+  return counts;
+}
+
+void ProcessGroup::scatter_parts(const ConstBuffer& all, const Counts& counts, int root,
+                                 const Allocate& allocate, const TimeoutOptions& options) {
+  const Deadline deadline = group_->deadline(options.timeout);
+  worker::check_scatter_parts(group_->place(), all, counts, root);
+  std::size_t count = 0;
+  scatter(counts, count, root, {options.timeout});
+  scatter_v(all, counts, allocate(count), root, left_until(deadline));
+}
+
+ProcessGroup::Counts ProcessGroup::exchange_parts(const ConstBuffer& input, const Counts& to,
+                                                  const Allocate& allocate,
+                                                  const TimeoutOptions& options) {
+  const Deadline deadline = group_->deadline(options.timeout);
+  worker::check_all_to_all_parts(group_->place(), input, to);
+  Counts from(to.size());
+  all_to_all(to, from, {options.timeout});
+  all_to_all_v(input, to, allocate(sum(from)), from, left_until(deadline));
+  return from;
+}
+
+Work ProcessGroup::send(ConstBuffer data, int to, int tag, const OpOptions& options) {
+  const Message message{.is_send = true, .outgoing = data.elements, .peer = to, .tag = tag};
+  if (options.async_op) return group_->start(message, options.timeout);
+  return Work(group_->exchange(message, options.timeout));
+}
+Work ProcessGroup::recv(Buffer data, std::optional<int> from, int tag, const OpOptions& options) {
+  const Message message{.incoming = data.elements, .peer = from, .tag = tag};
+  if (options.async_op) return group_->start(message, options.timeout);
+  return Work(group_->exchange(message, options.timeout));
+}
+
+std::shared_ptr<void> ProcessGroup::alloc_shared(std::size_t size_bytes,
+                                                 const TimeoutOptions& options) {
+  return group_->alloc_shared(size_bytes, options.timeout);
 }
 
 std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ranks,
-                                                    Timeout timeout) {
-  std::shared_ptr<Group> group = group_->new_group(ranks, timeout);
+                                                    const TimeoutOptions& options) {
+  std::shared_ptr<Group> group = group_->new_group(ranks, options.timeout);
   if (!group) return std::nullopt;
   return ProcessGroup(std::move(group));
 }
 
-// Every rank creates the groups of all colors, one after the other, so that all count alike.
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
-                                                Timeout timeout) {
-  const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};
-  const std::vector<int> all = group_->told_by_all(mine, timeout);
-  std::map<int, std::vector<std::pair<int, int>>> members;  // color -> (key, rank)
-  for (int each = 0; each < size(); ++each) {
-    const int* told = &all[mine.size() * static_cast<std::size_t>(each)];
-    if (told[0] != 0) members[told[1]].emplace_back(told[2], each);
-  }
-  std::optional<ProcessGroup> own;
-  for (auto& [each_color, keyed] : members) {
-    std::sort(keyed.begin(), keyed.end());
-    std::vector<int> ranks;
-    for (const auto& [each_key, each_rank] : keyed) ranks.push_back(each_rank);
-    std::optional<ProcessGroup> group = new_group(ranks, timeout);
-    if (group) own = std::move(group);
-  }
-  return own;
+                                                const TimeoutOptions& options) {
+  std::shared_ptr<Group> group = group_->split(color, key, options.timeout);
+  if (!group) return std::nullopt;
+  return ProcessGroup(std::move(group));
 }
 
 void ProcessGroup::destroy() { group_->destroy(); }
 
-std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POperation>& batch,
-                                    ProcessGroup::Timeout timeout) {
-  std::vector<Work> works;
-  works.reserve(batch.size());
-  for (const P2POperation& each : batch) {
-    works.push_back(
-        each.kind == P2POperation::Kind::Send
-            ? group.isend(each.outgoing.value_or(each.data), each.peer, each.tag, timeout)
-            : group.irecv(each.data, each.peer, each.tag, timeout));
+std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& batch,
+                                    const TimeoutOptions& options) {
+  std::vector<Message> messages;
+  messages.reserve(batch.size());
+  for (const P2POp& each : batch) {
+    messages.push_back({.is_send = each.is_send_,
+                        .outgoing = each.outgoing_.elements,
+                        .incoming = each.incoming_.elements,
+                        .peer = each.peer_,
+                        .tag = each.tag_});
   }
-  return works;
+  return group.group_->start(messages, options.timeout);
 }
 
 }  // namespace drun

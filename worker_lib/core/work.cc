@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "drun/backend.h"
 #include "drun/error.h"
 #include "worker_lib/core/pulse.h"
 #include "worker_lib/core/requests.h"
@@ -23,7 +24,8 @@ WorkerError late(const char* operation, milliseconds time, const std::string& wh
 
 }  // namespace
 
-Work::Work(std::shared_ptr<worker::Request> request) : request_(std::move(request)) {}
+Work::Work(std::shared_ptr<worker::Request> request, std::weak_ptr<Transfer> transfer)
+    : request_(std::move(request)), transfer_(std::move(transfer)) {}
 
 void Work::wait(Timeout timeout) const {
   if (!request_) return;
@@ -34,6 +36,20 @@ void Work::wait(Timeout timeout) const {
     throw late("Work::wait", *timeout, "the operation continues: it is not done");
   }
   request_->get();
+}
+
+void Work::wait_stream(void* stream) const {
+  if (!request_) return;
+  const worker::WaitMark mark;
+  bool is_queued = false;
+  try {
+    const std::shared_ptr<Transfer> transfer = transfer_.lock();
+    is_queued = transfer && transfer->wait_on(stream);
+  } catch (const std::exception&) {
+    // Either the operation has failed, which wait() reports, or the stream cannot wait.
+  }
+  if (!is_queued) return wait();
+  if (request_->is_done()) request_->get();
 }
 
 bool Work::is_completed() const { return !request_ || request_->is_done(); }
@@ -49,7 +65,7 @@ std::exception_ptr Work::error() const {
 }
 
 int Work::peer() const {
-  if (!request_) return 0;
+  if (!request_) return peer_;
   request_->wait();
   return request_->get();
 }

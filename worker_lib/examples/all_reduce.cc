@@ -42,10 +42,10 @@ int main() {
     check(numbers, group.size());
 
     // A rank gets here only if its check passed; the sum of ones counts the ranks.
-    std::vector<std::int32_t> good{1};
+    std::int32_t good = 1;
     group.all_reduce(good);
     if (group.rank() == 0) {
-      std::cout << good[0] << " ranks: " << kCount << " numbers summed, all exact\n" << std::flush;
+      std::cout << good << " ranks: " << kCount << " numbers summed, all exact\n" << std::flush;
     }
     group.barrier();
   });

@@ -2,7 +2,7 @@
 //
 //     drun --standalone --nproc_per_node=4 ./collectives
 //
-//     4 ranks, 16 operations, every result as it should be
+//     4 ranks, 22 operations, every result as it should be
 #include <cstdint>
 #include <iostream>
 #include <numeric>
@@ -130,30 +130,66 @@ void uneven_parts(drun::ProcessGroup& group, Tour& tour) {
   all.assign(counts.size() * (rank + 1), -1);
   group.all_to_all_v(everybody, counts, all, from);
   tour.check("all_to_all_v", all, Numbers(all.size(), group.rank()));
+
+  // The same, if no rank knows what the others have.
+  tour.check("all_gather_v", group.all_gather_v(own), everybody);
+  tour.check("gather_v", group.gather_v(own, /*root=*/0), rank == 0 ? everybody : Numbers{});
+  const drun::ProcessGroup::Counts to = rank == 0 ? counts : drun::ProcessGroup::Counts{};
+  tour.check("scatter_v", group.scatter_v(scattered, to, /*root=*/0), own);
+  tour.check("all_to_all_v", group.all_to_all_v(everybody, counts), all);
+}
+
+// Any trivially copyable type can be moved, also a single value.
+struct Particle {
+  double x = 0;
+  std::int32_t owner = 0;
+};
+
+void structs(drun::ProcessGroup& group, Tour& tour) {
+  const Particle own{0.5 * group.rank(), group.rank()};
+  std::vector<Particle> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(own, all);
+  Numbers owners;
+  for (const Particle& each : all) {
+    if (each.x == 0.5 * each.owner) owners.push_back(each.owner);
+  }
+  tour.check("all_gather of structs", owners, counting(all.size(), 0));
 }
 
 // Messages around a ring, during a collective.
 void messages(drun::ProcessGroup& group, Tour& tour) {
   const int size = group.size();
+  if (size > 1 && group.rank() == 0) {
+    Numbers sums{0, 0};
+    for (int i = 1; i < size; ++i) {
+      std::int64_t number = 0;
+      const int sender = group.recv(number, drun::any_rank, /*tag=*/1).peer();
+      sums[0] += number;
+      sums[1] += sender;
+    }
+    tour.check("recv from any rank", sums, {5 * size * (size - 1), size * (size - 1) / 2});
+  } else {
+    const std::int64_t number = 10 * group.rank();
+    if (size > 1) group.send(number, /*to=*/0, /*tag=*/1);
+    tour.check("send", {number}, {10 * group.rank()});
+  }
+
   const int next = (group.rank() + 1) % size;
   const int before = (group.rank() + size - 1) % size;
 
   Numbers sum{1};
-  const drun::Work summing = group.async_all_reduce(sum);
+  const drun::Work summing = group.all_reduce(sum, drun::async_op);
   Numbers mine{group.rank()};
   Numbers got{-1};
   if (size > 1) {
-    using Kind = drun::P2POperation::Kind;
-    for (const drun::Work& work : drun::batch_isend_irecv(
-             group, {{Kind::Send, mine, next, 0}, {Kind::Recv, got, before, 0}})) {
-      work.wait();
-    }
+    drun::wait_all(drun::batch_isend_irecv(
+        group, {drun::P2POp::send(mine, next), drun::P2POp::recv(got, before)}));
   } else {
     got = mine;
   }
   tour.check("batch_isend_irecv", got, {before});
   summing.wait();
-  tour.check("async_all_reduce", sum, {size});
+  tour.check("asynchronous all_reduce", sum, {size});
 }
 
 }  // namespace
@@ -167,6 +203,7 @@ int main(int argc, char** argv) {
     in_place(group, tour);
     parts(group, tour);
     uneven_parts(group, tour);
+    structs(group, tour);
     messages(group, tour);
     group.barrier();  // a rank gets here only if all of its checks passed
     if (group.rank() == 0) {

@@ -25,9 +25,8 @@
 namespace {
 
 int sum_over(drun::ProcessGroup group, int number) {
-  std::vector<int> sum{number};
-  group.all_reduce(sum);
-  return sum[0];
+  group.all_reduce(number);
+  return number;
 }
 
 // One write a line, so that lines of several ranks never mix.
@@ -48,7 +47,7 @@ void teams(drun::ProcessGroup& world) {
   const int color = world.rank() % 3;
   std::optional<drun::ProcessGroup> team = world.split(color, /*key=*/-world.rank());
   std::vector<int> members(static_cast<std::size_t>(team->size()));
-  const std::vector<int> own{world.rank()};
+  const int own = world.rank();
   team->all_gather(own, members);
   if (team->rank() != 0) return;
   std::ostringstream line;

@@ -6,7 +6,6 @@
 //     rank 2 of 4 got 20 from rank 0
 //     rank 3 of 4 got 30 from rank 0
 //     rank 0 of 4 got 11 21 31 back
-#include <array>
 #include <iostream>
 #include <sstream>
 
@@ -17,28 +16,28 @@ namespace {
 
 void greet_all(drun::ProcessGroup& group) {
   for (int peer = 1; peer < group.size(); ++peer) {
-    const std::array<int, 1> greeting{10 * peer};
+    const int greeting = 10 * peer;
     group.send(greeting, peer);
   }
   std::ostringstream line;  // one write a line, so that lines of several ranks never mix
   line << "rank 0 of " << group.size() << " got";
   for (int peer = 1; peer < group.size(); ++peer) {
-    std::array<int, 1> answer{};
+    int answer = 0;
     group.recv(answer, peer);
-    line << " " << answer[0];
+    line << " " << answer;
   }
   line << " back\n";
   std::cout << line.str() << std::flush;
 }
 
 void answer(drun::ProcessGroup& group) {
-  std::array<int, 1> number{};
+  int number = 0;
   group.recv(number, 0);
   std::ostringstream line;
-  line << "rank " << group.rank() << " of " << group.size() << " got " << number[0]
+  line << "rank " << group.rank() << " of " << group.size() << " got " << number
        << " from rank 0\n";
   std::cout << line.str() << std::flush;
-  number[0] += 1;
+  number += 1;
   group.send(number, 0);
 }
 

@@ -165,9 +165,8 @@ void train(Model& model, int steps, const std::vector<Sample>& share, const AddU
 
 // All ranks start from the state of rank 0.
 void share_model(drun::ProcessGroup& group, Model& model) {
-  Numbers step{static_cast<double>(model.step)};
-  for (Numbers* numbers : {&step, &model.weights, &model.velocity}) group.broadcast(*numbers, 0);
-  model.step = static_cast<int>(step[0]);
+  group.broadcast(model.step, 0);
+  for (Numbers* numbers : {&model.weights, &model.velocity}) group.broadcast(*numbers, 0);
 }
 
 void check_identical(drun::ProcessGroup& group, const Numbers& weights) {

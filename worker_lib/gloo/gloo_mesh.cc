@@ -340,17 +340,6 @@ Mesh::Started GlooMesh::recv(int from, Slot slot, void* data, std::size_t size_b
   }));
 }
 
-Mesh::Started GlooMesh::recv_any(Slot slot, void* data, std::size_t size_bytes) {
-  std::vector<int> others;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) others.push_back(peer);
-  }
-  return std::make_unique<OnChannel>(*state_, state_->start(std::nullopt, [&](Channel& channel) {
-    channel.is_send = false;
-    channel.buffer->recv(others, slot, offset_of(data), size_bytes);
-  }));
-}
-
 // Gloo's operations cannot be canceled, and closing connections wakes no thread: each is woken
 // here.
 void GlooMesh::abort() noexcept {

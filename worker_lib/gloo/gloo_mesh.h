@@ -6,8 +6,8 @@
 //          later Gloo gives up by itself and closes all connections.
 // Lookout: lifelines need a thread, so there are none unless the context requests a lookout.
 // Quirks:  in every version of Gloo, a broken connection wakes threads that wait for a message that
-//          has not begun to arrive, but not threads that wait for the rest of a message or receive
-//          from any rank (transport/tcp/pair.cc, signalException).
+//          has not begun to arrive, but not threads that wait for the rest of a message
+//          (transport/tcp/pair.cc, signalException).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,6 @@ class GlooMesh final : public Mesh {
   int size() const override;
   Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override;
   Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override;
-  Started recv_any(Slot slot, void* data, std::size_t size_bytes) override;
 
   void abort() noexcept override;
   bool keeps_deadlines() const override { return false; }

@@ -186,6 +186,48 @@ void divide_all(void* data, std::size_t count, int by, Instructions instructions
   Plain::divide(numbers, count, divisor);
 }
 
+// The types of 8 bits, for any processor.
+template <typename F8, ReduceOp kOp>
+void reduce_bytes(void* out, const void* left, const void* right, std::size_t count) {
+  auto* to = static_cast<std::uint8_t*>(out);
+  const auto* a = static_cast<const std::uint8_t*>(left);
+  const auto* b = static_cast<const std::uint8_t*>(right);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float x = F8::to_float(a[i]);
+    const float y = F8::to_float(b[i]);
+    if constexpr (kOp == ReduceOp::Sum) to[i] = F8::from_float(x + y);
+    if constexpr (kOp == ReduceOp::Product) to[i] = F8::from_float(x * y);
+    if constexpr (kOp == ReduceOp::Min) to[i] = y < x ? b[i] : a[i];
+    if constexpr (kOp == ReduceOp::Max) to[i] = x < y ? b[i] : a[i];
+  }
+}
+
+template <typename F8>
+ReduceFunction byte_function(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Sum:
+    case ReduceOp::Avg:
+      return reduce_bytes<F8, ReduceOp::Sum>;
+    case ReduceOp::Product:
+      return reduce_bytes<F8, ReduceOp::Product>;
+    case ReduceOp::Min:
+      return reduce_bytes<F8, ReduceOp::Min>;
+    case ReduceOp::Max:
+      return reduce_bytes<F8, ReduceOp::Max>;
+    default:
+      return nullptr;
+  }
+}
+
+template <typename F8>
+void divide_bytes(void* data, std::size_t count, int by) {
+  auto* bits = static_cast<std::uint8_t*>(data);
+  const auto divisor = static_cast<float>(by);
+  for (std::size_t i = 0; i < count; ++i) {
+    bits[i] = F8::from_float(F8::to_float(bits[i]) / divisor);
+  }
+}
+
 bool is_half(DataType type) { return type == DataType::F16 || type == DataType::BF16; }
 
 Instructions found_instructions() {
@@ -207,11 +249,15 @@ Instructions best_instructions() {
 
 ReduceFunction reduce_function(DataType type, ReduceOp op, Instructions instructions) {
   if (is_half(type)) return half_reduce_function(type, op, instructions);
+  if (type == DataType::F8E4M3) return byte_function<Float8E4M3>(op);
+  if (type == DataType::F8E5M2) return byte_function<Float8E5M2>(op);
   return instructions == Instructions::Avx2 ? by_type<Avx2>(type, op) : by_type<Plain>(type, op);
 }
 
 void divide(void* data, DataType type, std::size_t count, int by, Instructions instructions) {
   if (is_half(type)) return divide_halves(data, type, count, by, instructions);
+  if (type == DataType::F8E4M3) return divide_bytes<Float8E4M3>(data, count, by);
+  if (type == DataType::F8E5M2) return divide_bytes<Float8E5M2>(data, count, by);
   if (type == DataType::F32) return divide_all<float>(data, count, by, instructions);
   if (type == DataType::F64) return divide_all<double>(data, count, by, instructions);
 }

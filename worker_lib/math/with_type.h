@@ -34,6 +34,10 @@ void with_type(DataType type, Visitor&& visit) {
       return visit(float{});
     case DataType::F64:
       return visit(double{});
+    case DataType::F8E4M3:
+      return visit(Float8E4M3{});
+    case DataType::F8E5M2:
+      return visit(Float8E5M2{});
   }
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "drun/backend.h"
+#include "worker_lib/mesh/matcher.h"
 
 namespace drun::worker {
 
@@ -48,8 +49,9 @@ class Mesh {
   // The receiver's buffer must have room for the message; the message may be shorter.
   virtual Started send(int to, Slot slot, const void* data, std::size_t size_bytes) = 0;
   virtual Started recv(int from, Slot slot, void* data, std::size_t size_bytes) = 0;
-  // Receives from the first rank that sends. Keeps waiting even if some ranks have ended.
-  virtual Started recv_any(Slot slot, void* data, std::size_t size_bytes) = 0;
+  // Receives from the first rank that sends. Keeps waiting even if some ranks have ended. By
+  // default: Unsupported.
+  virtual Started recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim);
 
   // As in Backend.
   virtual void abort() noexcept = 0;

@@ -1,5 +1,6 @@
 #include "worker_lib/mesh/mesh_backend.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -77,7 +78,7 @@ class MeshExchange final : public Exchange {
   std::vector<Handle> free_;
 };
 
-class MeshBackend final : public Backend {
+class MeshBackend final : public Backend, public SharesReceives {
  public:
   MeshBackend(std::unique_ptr<Mesh> mesh, bool is_debug, std::unique_ptr<Mesh> other)
       : is_debug_(is_debug),
@@ -107,7 +108,11 @@ class MeshBackend final : public Backend {
   }
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                        int tag) override {
-    return messages_.start_recv(data, from, tag);
+    return messages_.start_recv(data, from, tag, {});
+  }
+  std::unique_ptr<Transfer> start_recv_any(const Elements& data, int tag,
+                                           ClaimSide claim) override {
+    return messages_.start_recv(data, std::nullopt, tag, claim);
   }
 
   void abort() noexcept override {
@@ -131,6 +136,11 @@ class MeshBackend final : public Backend {
 }  // namespace
 
 std::size_t Mesh::piece_bytes(std::size_t) const { return Exchange::kPieceBytes; }
+
+Mesh::Started Mesh::recv_any(Slot, void*, std::size_t, ClaimSide) {
+  throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+                       name() + " does not receive from any rank");
+}
 
 std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug,
                                            std::unique_ptr<Mesh> messages) {

@@ -55,10 +55,10 @@ class Sending final : public Transfer {
 
 class Receiving final : public Transfer {
  public:
-  Receiving(Mesh& mesh, const Elements& data, std::optional<int> from, int tag)
+  Receiving(Mesh& mesh, const Elements& data, std::optional<int> from, int tag, ClaimSide claim)
       : mesh_(mesh), data_(data), letter_(std::make_unique_for_overwrite<char[]>(kLetterBytes)) {
     first_ = from ? mesh.recv(*from, header_slot(tag), letter_.get(), kLetterBytes)
-                  : mesh.recv_any(header_slot(tag), letter_.get(), kLetterBytes);
+                  : mesh.recv_any(header_slot(tag), letter_.get(), kLetterBytes, claim);
   }
   int finish(Deadline deadline) override {
     if (failure_) std::rethrow_exception(failure_);
@@ -115,8 +115,8 @@ std::unique_ptr<Transfer> MeshMessages::start_send(const ConstElements& data, in
 }
 
 std::unique_ptr<Transfer> MeshMessages::start_recv(const Elements& data, std::optional<int> from,
-                                                   int tag) {
-  return std::make_unique<Receiving>(mesh_, data, from, tag);
+                                                   int tag, ClaimSide claim) {
+  return std::make_unique<Receiving>(mesh_, data, from, tag, claim);
 }
 
 }  // namespace drun::worker

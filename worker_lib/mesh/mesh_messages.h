@@ -23,7 +23,8 @@ class MeshMessages {
   explicit MeshMessages(Mesh& mesh) : mesh_(mesh) {}
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
-  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag,
+                                       ClaimSide claim);
 
  private:
   Mesh& mesh_;

@@ -65,6 +65,8 @@ std::optional<MPI_Datatype> mpi_type(DataType type) {
       return MPI_DOUBLE;
     case DataType::F16:
     case DataType::BF16:
+    case DataType::F8E4M3:
+    case DataType::F8E5M2:
       return std::nullopt;
   }
   return std::nullopt;

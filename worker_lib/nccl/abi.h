@@ -30,7 +30,9 @@ constexpr int kPointerMemoryType = 2;
 constexpr int kPointerIsManaged = 8;
 constexpr int kPointerDeviceOrdinal = 9;
 constexpr unsigned kMemoryTypeDevice = 2;
+constexpr int kCapabilityMajor = 75;  // an attribute of a device
 constexpr int kCaptureNone = 0;
+constexpr int kCaptureRelaxed = 2;
 
 // The functions of libcuda.so.1; kCudaSymbols has their names.
 struct Api {
@@ -38,6 +40,7 @@ struct Api {
   Result (*get_error_string)(Result error, const char** text) = nullptr;
   Result (*device_get_count)(int* count) = nullptr;
   Result (*device_get)(Device* device, int ordinal) = nullptr;
+  Result (*device_get_attribute)(int* value, int attribute, Device device) = nullptr;
   Result (*device_pci_bus_id)(char* text, int size_bytes, Device device) = nullptr;
   Result (*primary_context_retain)(Context* context, Device device) = nullptr;
   Result (*primary_context_release)(Device device) = nullptr;
@@ -48,6 +51,7 @@ struct Api {
   Result (*stream_wait_event)(Stream stream, Event event, unsigned flags) = nullptr;
   Result (*stream_synchronize)(Stream stream) = nullptr;
   Result (*stream_is_capturing)(Stream stream, int* status) = nullptr;
+  Result (*exchange_capture_mode)(int* mode) = nullptr;
   Result (*event_create)(Event* event, unsigned flags) = nullptr;
   Result (*event_destroy)(Event event) = nullptr;
   Result (*event_record)(Event event, Stream stream) = nullptr;
@@ -94,6 +98,11 @@ constexpr int kF16 = 6;
 constexpr int kF32 = 7;
 constexpr int kF64 = 8;
 constexpr int kBF16 = 9;
+
+constexpr int kF8E4M3 = 10;
+constexpr int kF8E5M2 = 11;
+constexpr int kFirstFloat8Version = 22400;
+constexpr int kFirstFloat8Capability = 9;  // for reductions
 
 constexpr int kNoColor = -1;
 
@@ -158,6 +167,7 @@ constexpr auto kCudaSymbols = std::tuple{
     Symbol{"cuGetErrorString", &cuda::Api::get_error_string},
     Symbol{"cuDeviceGetCount", &cuda::Api::device_get_count},
     Symbol{"cuDeviceGet", &cuda::Api::device_get},
+    Symbol{"cuDeviceGetAttribute", &cuda::Api::device_get_attribute},
     Symbol{"cuDeviceGetPCIBusId", &cuda::Api::device_pci_bus_id},
     Symbol{"cuDevicePrimaryCtxRetain", &cuda::Api::primary_context_retain},
     Symbol{"cuDevicePrimaryCtxRelease_v2", &cuda::Api::primary_context_release},
@@ -168,6 +178,7 @@ constexpr auto kCudaSymbols = std::tuple{
     Symbol{"cuStreamWaitEvent", &cuda::Api::stream_wait_event},
     Symbol{"cuStreamSynchronize", &cuda::Api::stream_synchronize},
     Symbol{"cuStreamIsCapturing", &cuda::Api::stream_is_capturing},
+    Symbol{"cuThreadExchangeStreamCaptureMode", &cuda::Api::exchange_capture_mode},
     Symbol{"cuEventCreate", &cuda::Api::event_create},
     Symbol{"cuEventDestroy_v2", &cuda::Api::event_destroy},
     Symbol{"cuEventRecord", &cuda::Api::event_record},

@@ -169,6 +169,19 @@ class Issue {
 
 }  // namespace
 
+nccl::Result issue(const std::vector<P2P>& messages, nccl::Comm comm, cuda::Stream stream) {
+  const nccl::Api& api = need_nccl();
+  Together together(api);
+  for (const P2P& each : messages) {
+    if (each.count == 0) continue;
+    const nccl::Moved moved = nccl::moved_as(each.type);
+    const std::size_t units = each.count * moved.units;
+    together.add(each.is_send ? api.send(each.data, units, moved.type, each.peer, comm, stream)
+                              : api.recv(each.data, units, moved.type, each.peer, comm, stream));
+  }
+  return together.end();
+}
+
 nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
                    nccl::Comm comm, cuda::Stream stream) {
   const Issue issue(gpu, seat, call, comm, stream);

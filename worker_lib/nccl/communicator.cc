@@ -1,8 +1,11 @@
 #include "worker_lib/nccl/communicator.h"
 
 #include <chrono>
+#include <future>
+#include <thread>
 #include <utility>
 
+#include "worker_lib/base/threads.h"
 #include "worker_lib/nccl/library.h"
 
 namespace drun::worker {
@@ -14,12 +17,32 @@ using Clock = std::chrono::steady_clock;
 // Operations that a rank took part in before it ended are done within this time.
 constexpr std::chrono::milliseconds kAfterwards{30};
 constexpr std::chrono::milliseconds kClosingTime{1000};
+// ncclCommDestroy and ncclCommAbort return when NCCL's threads have ended, whatever these wait for.
+constexpr std::chrono::milliseconds kEndTime{5000};
+
+// Runs the action on another thread. False if it is not done in that time: the thread then stays
+// behind, with what the action holds.
+bool run_within(std::chrono::milliseconds time, std::function<void()> action) noexcept {
+  try {
+    const auto done = std::make_shared<std::promise<void>>();
+    std::thread thread = start_thread([done, action] {
+      action();
+      done->set_value();
+    });
+    const bool is_done = done->get_future().wait_for(time) == std::future_status::ready;
+    is_done ? thread.join() : thread.detach();
+    return is_done;
+  } catch (const std::exception&) {  // no thread can be started
+    action();
+    return true;
+  }
+}
 
 std::string awaited_text(const Awaited& awaited) {
   if (awaited.sequence != 0) return "collective number " + std::to_string(awaited.sequence);
   if (awaited.peer)
     return "the message between this rank and rank " + std::to_string(*awaited.peer);
-  return "connecting";
+  return awaited.what;
 }
 
 }  // namespace
@@ -56,11 +79,12 @@ std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> g
   return line;
 }
 
-Event Communicator::start(const Event& after, const Awaited& awaited, const Action& action) {
+Event Communicator::start(std::span<const Event> after, const Awaited& awaited,
+                          const Action& action) {
   const std::lock_guard lock(using_);
   need_open();
   const Current current(*gpu_);
-  stream_.wait_for(after);
+  for (const Event& each : after) each.make_wait(stream_.get());
   ++unfinished_;
   settle(action(comm_, stream_.get()), awaited);
   return Event(gpu_, stream_.get());
@@ -68,27 +92,41 @@ Event Communicator::start(const Event& after, const Awaited& awaited, const Acti
 
 void Communicator::wait(const Event& end, const Awaited& awaited) {
   const Current current(*gpu_);
-  look_until(awaited, [&] {
-    const bool is_reached = end.is_reached();
-    check_for_errors(awaited);
-    // An aborted operation reaches its event too, but is not done.
-    if (is_reached && stop_->is_raised()) {
-      throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
-    }
-    return is_reached;
-  });
-  --unfinished_;
+  look_until(awaited, [&] { return look(end, awaited); });
 }
 
-std::unique_ptr<Communicator> Communicator::split(std::optional<int> key, const Awaited& awaited) {
+bool Communicator::would_return(const Event& end, const Awaited& awaited) {
+  try {
+    const Current current(*gpu_);
+    if (look(end, awaited)) return true;
+    if (stop_->is_raised()) return true;
+    check_lost(awaited);
+    return false;
+  } catch (const BackendFailure&) {
+    return true;
+  }
+}
+
+bool Communicator::look(const Event& end, const Awaited& awaited) {
+  const bool is_reached = end.is_reached();
+  check_for_errors(awaited);
+  // An aborted operation reaches its event too, but is not done.
+  if (is_reached && stop_->is_raised()) {
+    throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+  }
+  return is_reached;
+}
+
+std::unique_ptr<Communicator> Communicator::split(std::optional<int> color, int key,
+                                                  const Awaited& awaited) {
   const std::lock_guard lock(using_);
   need_open();
   const Current current(*gpu_);
-  std::unique_ptr<Communicator> part(key ? new Communicator(gpu_, *stop_) : nullptr);
+  std::unique_ptr<Communicator> part(color ? new Communicator(gpu_, *stop_) : nullptr);
   const std::atomic_ref<nccl::Comm> child(child_);
   child = nullptr;
   const nccl::Result said =
-      api_.split(comm_, key ? 0 : nccl::kNoColor, key.value_or(0), &child_, nullptr);
+      api_.split(comm_, color.value_or(nccl::kNoColor), key, &child_, nullptr);
   // NCCL 2.18 to 2.30 return success while this communicator is in progress (src/init.cc,
   // ncclCommSplit): the state must be asked for in any case.
   settle(said == nccl::kSuccess ? nccl::kInProgress : said, awaited);
@@ -100,23 +138,27 @@ std::unique_ptr<Communicator> Communicator::split(std::optional<int> key, const 
   return part;
 }
 
-void Communicator::close() noexcept {
+bool Communicator::close() noexcept {
   // ncclCommAbort may be called while another thread is inside a call with the communicator; that
   // thread finds the CancelToken raised when the call returns.
   std::unique_lock lock(using_, std::defer_lock);
   const bool is_unused = lock.try_lock_for(kClosingTime);
   const nccl::Comm comm = comm_.exchange(nullptr);
-  if (comm == nullptr) return;
+  if (comm == nullptr) return is_closed_;
   const Current current(*gpu_, std::nothrow);
   const bool is_idle = is_unused && unfinished_ == 0 && !has_failed_;
-  if (is_idle && finalize(comm)) {
-    api_.destroy(comm);
-  } else {
-    api_.abort(comm);
-  }
+  const bool is_finalized = is_idle && finalize(comm);
+  const nccl::Api& api = api_;
+  is_closed_ = run_within(kEndTime, [gpu = gpu_, &api, comm, is_finalized] {
+    const Current on_this_thread(*gpu, std::nothrow);
+    is_finalized ? api.destroy(comm) : api.abort(comm);
+  });
   // A split that failed: NCCL has ended its thread, and leaves what it stored to the caller.
   const std::atomic_ref<nccl::Comm> child(child_);
-  if (const nccl::Comm left = child.exchange(nullptr); left != nullptr) api_.abort(left);
+  if (const nccl::Comm left = child.exchange(nullptr); is_closed_ && left != nullptr) {
+    is_closed_ = run_within(kEndTime, [&api, left] { api.abort(left); });
+  }
+  return is_closed_;
 }
 
 // Whether all sent data has left.
@@ -160,6 +202,15 @@ void Communicator::check_for_errors(const Awaited& awaited) {
   throw failure(state, awaited);
 }
 
+void Communicator::check_lost(const Awaited& awaited) const {
+  const std::optional<int> rank = stop_->lost_rank(awaited.peer, kAfterwards);
+  if (!rank || Clock::now() - awaited.since < kAfterwards) return;
+  throw BackendFailure(Kind::PeerLost, rank,
+                       "the process of rank " + std::to_string(*rank) + " has ended before " +
+                           awaited_text(awaited) + " was done",
+                       true);
+}
+
 void Communicator::need_open() const {
   if (stop_->is_raised() || comm_ == nullptr) {
     throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
@@ -175,17 +226,10 @@ BackendFailure Communicator::failure(nccl::Result result, const Awaited& awaited
 template <typename Done>
 void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
   Backoff pace;
-  const Deadline began = Clock::now();
   try {
     while (!is_done()) {
       if (stop_->is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
-      const std::optional<int> rank = stop_->lost_rank(awaited.peer, kAfterwards);
-      if (rank && Clock::now() - began >= kAfterwards) {
-        throw BackendFailure(Kind::PeerLost, rank,
-                             "the process of rank " + std::to_string(*rank) + " has ended before " +
-                                 awaited_text(awaited) + " was done",
-                             true);
-      }
+      check_lost(awaited);
       if (Clock::now() >= awaited.deadline) {
         throw BackendFailure(Kind::Timeout, awaited.peer,
                              awaited_text(awaited) +

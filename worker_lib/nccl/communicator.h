@@ -15,10 +15,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "drun/backend.h"
@@ -31,7 +33,9 @@ namespace drun::worker {
 struct Awaited {
   std::uint32_t sequence = 0;              // of a collective; 0: other
   std::optional<int> peer = std::nullopt;  // absent: any rank of the group matters
+  const char* what = "connecting";         // if neither is set
   Deadline deadline{};
+  Deadline since = std::chrono::steady_clock::now();
 };
 
 class Communicator {
@@ -55,20 +59,26 @@ class Communicator {
 
   // Runs the work that `action` issues after `after` and all earlier work. Returns the event at its
   // end.
-  Event start(const Event& after, const Awaited& awaited, const Action& action);
+  Event start(std::span<const Event> after, const Awaited& awaited, const Action& action);
   // Waits for the event that start() returned.
   void wait(const Event& end, const Awaited& awaited);
+  // Whether wait() would return or throw at once.
+  bool would_return(const Event& end, const Awaited& awaited);
+  // One call for each start() whose event was reached. close() aborts the operations that are left.
+  void release() { --unfinished_; }
 
-  // A collective: the ranks with a key get a new communicator, in the order of their keys; the
-  // others get null. Requires can_split(). Returns when this communicator can be used again.
-  std::unique_ptr<Communicator> split(std::optional<int> key, const Awaited& awaited);
+  // A collective: the ranks with the same color, which is not negative, get a new communicator, in
+  // the order of their keys; the others get null. Requires can_split(). Returns when this
+  // communicator can be used again.
+  std::unique_ptr<Communicator> split(std::optional<int> color, int key, const Awaited& awaited);
   bool can_split() const { return api_.split != nullptr; }
   // Replaces the CancelToken. Call only while no operation is running.
   void use_cancel_token(CancelToken& stop) { stop_ = &stop; }
 
   // Aborts running operations; if there are none, waits until sent data has arrived. Returns within
-  // a bounded time, even if another thread is stuck in an NCCL call. The second call has no effect.
-  void close() noexcept;
+  // seconds, even if a thread is stuck in an NCCL call; false: operations may still be running. The
+  // second call has no effect.
+  bool close() noexcept;
 
  private:
   Communicator(std::shared_ptr<const Gpu> gpu, CancelToken& stop);
@@ -78,6 +88,9 @@ class Communicator {
   void check_for_errors(const Awaited& awaited);
   void need_open() const;
   bool finalize(nccl::Comm comm) const noexcept;
+  // Throws if the operation is over without success. True: its event is reached.
+  bool look(const Event& end, const Awaited& awaited);
+  void check_lost(const Awaited& awaited) const;
   BackendFailure failure(nccl::Result result, const Awaited& awaited) const;
   template <typename Done>
   void look_until(const Awaited& awaited, Done&& is_done);
@@ -94,6 +107,7 @@ class Communicator {
   nccl::Comm child_ = nullptr;
   std::atomic<bool> has_failed_ = false;
   std::atomic<int> unfinished_ = 0;
+  std::atomic<bool> is_closed_ = false;  // all its operations have ended
 };
 
 // A failure with NCCL's error text and number.

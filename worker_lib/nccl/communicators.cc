@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
+#include "worker_lib/base/threads.h"
 #include "worker_lib/nccl/library.h"
 
 namespace drun::worker {
@@ -31,7 +32,14 @@ bool may_share_gpu() {
 std::shared_ptr<const Gpu> Communicators::gpu(std::optional<int> number) {
   const int count = gpu_count();
   const std::lock_guard lock(mutex_);
-  if (!gpu_) gpu_ = std::make_shared<Gpu>(number.value_or(context_.local_rank % count));
+  if (gpu_) return gpu_;
+  const int chosen = context_.device.value_or(number.value_or(context_.local_rank % count));
+  if (chosen < 0 || chosen >= count) {
+    throw BackendFailure(Kind::Usage, std::nullopt,
+                         "there is no GPU " + std::to_string(chosen) + ": this process sees " +
+                             std::to_string(count));
+  }
+  gpu_ = std::make_shared<Gpu>(chosen);
   return gpu_;
 }
 
@@ -49,7 +57,10 @@ std::shared_ptr<Communicator> Communicators::connect(const std::string& name, in
   if (context_.size > 1) reject_shared_gpu(*at, awaited);
   const nccl::UniqueId id = seat.rank == 0 ? make_id(key, seat.size == 1, awaited.deadline)
                                            : read_id(key, first, awaited);
-  return adopt(Communicator::connect(at, stop_, id, seat, awaited));
+  std::shared_ptr<Communicator> line = Communicator::connect(at, stop_, id, seat, awaited);
+  static std::once_flag is_loaded;  // with all that NCCL loads when it connects
+  std::call_once(is_loaded, renew_at_exit);
+  return adopt(std::move(line));
 }
 
 std::shared_ptr<Communicator> Communicators::adopt(std::shared_ptr<Communicator> line) {
@@ -61,14 +72,16 @@ std::shared_ptr<Communicator> Communicators::adopt(std::shared_ptr<Communicator>
   return line;
 }
 
-void Communicators::close() noexcept {
+bool Communicators::close() noexcept {
   stop_.raise();
   std::vector<std::shared_ptr<Communicator>> lines;
   {
     const std::lock_guard lock(mutex_);
     lines = lines_;
   }
-  for (const std::shared_ptr<Communicator>& line : lines) line->close();
+  bool is_closed = true;
+  for (const std::shared_ptr<Communicator>& line : lines) is_closed = line->close() && is_closed;
+  return is_closed;
 }
 
 nccl::UniqueId Communicators::make_id(const std::string& key, bool is_alone, Deadline deadline) {

@@ -28,7 +28,8 @@ class Communicators {
   const BackendContext& context() const { return context_; }
   CancelToken& stop() { return stop_; }
 
-  // The first call selects the GPU: `number`, or else the number of this rank on its node.
+  // The first call selects the GPU: InitOptions::device, `number`, or else the number of this rank
+  // on its node. Throws Usage if there is no such GPU.
   std::shared_ptr<const Gpu> gpu(std::optional<int> number);
   // Null if not selected yet.
   std::shared_ptr<const Gpu> known_gpu() const;
@@ -40,7 +41,8 @@ class Communicators {
   // Takes a communicator that was connected elsewhere.
   std::shared_ptr<Communicator> adopt(std::shared_ptr<Communicator> line);
 
-  void close() noexcept;
+  // False: operations may still be running.
+  bool close() noexcept;
 
  private:
   nccl::UniqueId make_id(const std::string& key, bool is_alone, Deadline deadline);

@@ -12,7 +12,37 @@ Gpu::Gpu(int number) : api_(need_cuda()), number_(number) {
   must(api_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
 
-Gpu::~Gpu() { api_.primary_context_release(device_); }
+Gpu::~Gpu() {
+  {
+    const Current current(*this, std::nothrow);
+    for (const cuda::Event event : events_) api_.event_destroy(event);
+  }
+  api_.primary_context_release(device_);
+}
+
+cuda::Event Gpu::take_event() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!events_.empty()) {
+      const cuda::Event event = events_.back();
+      events_.pop_back();
+      return event;
+    }
+  }
+  cuda::Event event = nullptr;
+  must(api_.event_create(&event, cuda::kEventDisableTiming), "cuEventCreate");
+  return event;
+}
+
+// A stream that waits for the event keeps waiting for the work that was recorded before.
+void Gpu::give_back(cuda::Event event) const noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (events_.size() < kMostEvents) return events_.push_back(event);
+  }
+  const Current current(*this, std::nothrow);
+  api_.event_destroy(event);
+}
 
 std::string Gpu::pci_bus_id() const {
   char text[32] = "";
@@ -32,12 +62,18 @@ void Gpu::must(cuda::Result result, const char* what) const {
 
 Current::Current(const Gpu& gpu) : gpu_(gpu) {
   gpu.must(gpu.api().context_push(gpu.context()), "cuCtxPushCurrent");
+  relax();
 }
 
 Current::Current(const Gpu& gpu, std::nothrow_t)
-    : gpu_(gpu), is_current_(gpu.api().context_push(gpu.context()) == cuda::kSuccess) {}
+    : gpu_(gpu), is_current_(gpu.api().context_push(gpu.context()) == cuda::kSuccess) {
+  relax();
+}
+
+void Current::relax() { gpu_.api().exchange_capture_mode(&capture_mode_); }
 
 Current::~Current() {
+  gpu_.api().exchange_capture_mode(&capture_mode_);
   if (!is_current_) return;
   cuda::Context context = nullptr;
   gpu_.api().context_pop(&context);
@@ -45,27 +81,40 @@ Current::~Current() {
 
 Event::Event(std::shared_ptr<const Gpu> gpu, cuda::Stream stream) : gpu_(std::move(gpu)) {
   const Current current(*gpu_);
-  gpu_->must(gpu_->api().event_create(&event_, cuda::kEventDisableTiming), "cuEventCreate");
+  event_ = gpu_->take_event();
   const cuda::Result result = gpu_->api().event_record(event_, stream);
   if (result == cuda::kSuccess) return;
-  gpu_->api().event_destroy(event_);
+  gpu_->give_back(event_);
   gpu_->must(result, "cuEventRecord");
 }
 
 Event::~Event() {
-  if (event_ == nullptr) return;
-  const Current current(*gpu_, std::nothrow);
-  gpu_->api().event_destroy(event_);
+  if (event_ != nullptr) gpu_->give_back(event_);
 }
 
 Event::Event(Event&& other) noexcept
     : gpu_(std::move(other.gpu_)), event_(std::exchange(other.event_, nullptr)) {}
+
+Event& Event::operator=(Event&& other) noexcept {
+  std::swap(gpu_, other.gpu_);
+  std::swap(event_, other.event_);
+  return *this;
+}
 
 bool Event::is_reached() const {
   const cuda::Result result = gpu_->api().event_query(event_);
   if (result == cuda::kErrorNotReady) return false;
   gpu_->must(result, "cuEventQuery");
   return true;
+}
+
+void Event::make_wait(cuda::Stream stream) const {
+  const Current current(*gpu_);
+  if (is_capturing(&gpu_->api(), stream)) {
+    throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+                         "the stream is being captured into a CUDA graph");
+  }
+  gpu_->must(gpu_->api().stream_wait_event(stream, event_, 0), "cuStreamWaitEvent");
 }
 
 OwnStream::OwnStream(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
@@ -76,10 +125,6 @@ OwnStream::OwnStream(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
 OwnStream::~OwnStream() {
   const Current current(*gpu_, std::nothrow);
   gpu_->api().stream_destroy(stream_);
-}
-
-void OwnStream::wait_for(const Event& event) const {
-  gpu_->must(gpu_->api().stream_wait_event(stream_, event.get(), 0), "cuStreamWaitEvent");
 }
 
 void OwnStream::synchronize() const {

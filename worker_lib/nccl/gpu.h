@@ -8,9 +8,11 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "worker_lib/nccl/abi.h"
 
@@ -31,13 +33,25 @@ class Gpu {
   std::string pci_bus_id() const;
   void must(cuda::Result result, const char* what) const;
 
+  // An event that no one else uses, created if none was given back. Requires that the GPU is
+  // current.
+  cuda::Event take_event() const;
+  void give_back(cuda::Event event) const noexcept;
+
  private:
+  // A program has a few operations pending; a pause in giving back must not keep thousands.
+  static constexpr std::size_t kMostEvents = 1024;
+
   const cuda::Api& api_;
   const int number_;
+  mutable std::mutex mutex_;
+  mutable std::vector<cuda::Event> events_;  // unused ones
   cuda::Device device_ = 0;
   cuda::Context context_ = nullptr;
 };
 
+// While it exists, the calling thread may also use CUDA beside a capture of a graph: a capture in
+// the global mode otherwise fails if any thread queries an event or allocates memory.
 class Current {
  public:
   explicit Current(const Gpu& gpu);
@@ -48,8 +62,11 @@ class Current {
   Current& operator=(const Current&) = delete;
 
  private:
+  void relax();
+
   const Gpu& gpu_;
   bool is_current_ = true;
+  int capture_mode_ = cuda::kCaptureRelaxed;  // of the thread before
 };
 
 // A point in a stream. Empty after being moved from.
@@ -59,11 +76,12 @@ class Event {
   Event(std::shared_ptr<const Gpu> gpu, cuda::Stream stream);
   ~Event();
   Event(Event&& other) noexcept;
-  Event& operator=(Event&&) = delete;
+  Event& operator=(Event&& other) noexcept;
 
-  // Whether that work is done; throws if it failed.
+  // Whether that work is done; throws if it failed. Requires that the GPU is current.
   bool is_reached() const;
-  cuda::Event get() const { return event_; }
+  // Later work on the stream waits for it.
+  void make_wait(cuda::Stream stream) const;
 
  private:
   std::shared_ptr<const Gpu> gpu_;
@@ -78,8 +96,6 @@ class OwnStream {
   OwnStream& operator=(const OwnStream&) = delete;
 
   cuda::Stream get() const { return stream_; }
-  // Later work on the stream waits for the event.
-  void wait_for(const Event& event) const;
   // Blocks until all queued work is done, without a deadline.
   void synchronize() const;
 

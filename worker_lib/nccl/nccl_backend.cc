@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
 #include "worker_lib/nccl/communicators.h"
 #include "worker_lib/nccl/library.h"
 #include "worker_lib/nccl/messages.h"
+#include "worker_lib/nccl/start_queue.h"
 #include "worker_lib/nccl/types.h"
 
 namespace drun::worker {
@@ -18,28 +25,19 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
+constexpr char kBatch[] = "a batch of messages";
+
 const void* memory_of(const Call& call) { return call.input != nullptr ? call.input : call.output; }
 
-Awaited awaited_by(const Turn& turn) {
-  return {.sequence = turn.sequence, .deadline = turn.deadline};
+// A word of the GPU for the barriers of all groups, whose value does not matter. Never freed:
+// cuMemFree waits for all running kernels, so the end of a group would wait for another group's
+// collective.
+void* shared_word(const std::shared_ptr<const Gpu>& gpu) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& words = *new std::map<int, GpuMemory>;
+  const std::lock_guard lock(mutex);
+  return words.try_emplace(gpu->number(), gpu, sizeof(std::uint32_t)).first->second.data();
 }
-
-// A started collective.
-class PendingCollective final : public Transfer {
- public:
-  PendingCollective(std::shared_ptr<Communicator> line, Event end, const Awaited& awaited)
-      : line_(std::move(line)), end_(std::move(end)), awaited_(awaited) {}
-  int finish(Deadline deadline) override {
-    awaited_.deadline = deadline;
-    line_->wait(end_, awaited_);
-    return 0;
-  }
-
- private:
-  std::shared_ptr<Communicator> line_;
-  Event end_;
-  Awaited awaited_;
-};
 
 class NcclBackend final : public Backend {
  public:
@@ -56,13 +54,18 @@ class NcclBackend final : public Backend {
   }
 
   // Closed before the memory below is freed, because cuMemFree waits for all running kernels.
-  ~NcclBackend() override { lines_.close(); }
+  ~NcclBackend() override {
+    if (!lines_.close()) static_cast<void>(comparison_.release());
+  }
 
   std::string name() const override { return "nccl"; }
 
   std::string refusal(const Call& call) const override {
     std::string reason = nccl::refusal(call);
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
+    if (reason.empty() && nccl::is_float8(call.type) && nccl::is_reduction(call.operation)) {
+      reason = refusal_of_float8(call);
+    }
     if (reason.empty()) reason = refusal_of_stream(call.stream);
     if (reason.empty()) is_wanted_ = true;
     return reason;
@@ -81,41 +84,81 @@ class NcclBackend final : public Backend {
 
   bool starts(const Call&) const override { return true; }
   std::unique_ptr<Transfer> start(const Call& call, const Turn& turn) override {
-    const Awaited awaited = awaited_by(turn);
     const std::shared_ptr<const Gpu> gpu = lines_.gpu(gpu_number(call.gpu, memory_of(call)));
-    const Event after(gpu, static_cast<cuda::Stream>(call.stream));
-    if (!all_) connect(awaited);
-    if (lines_.context().is_debug) compare(call, awaited);
-    Call done = call;
-    if (call.operation == Operation::Barrier) done = barrier();
-    Event end = all_->start(after, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
-      return issue(*gpu, seat_, done, comm, stream);
-    });
-    return std::make_unique<PendingCollective>(all_, std::move(end), awaited);
+    std::vector<Event> after;
+    after.emplace_back(gpu, static_cast<cuda::Stream>(call.stream));
+    const Awaited awaited{.sequence = turn.sequence};
+    const auto operation = add(
+        [this, call, awaited](Deadline deadline, std::span<const Event> points) {
+          Awaited now = awaited;
+          now.deadline = deadline;
+          if (lines_.context().is_debug) compare(call, now);
+          const Call done = call.operation == Operation::Barrier ? barrier() : call;
+          return all_->start(points, now, [&](nccl::Comm comm, cuda::Stream stream) {
+            return issue(*all_->gpu(), seat_, done, comm, stream);
+          });
+        },
+        awaited, std::move(after));
+    order_.issue(turn.deadline);
+    order_.check(*operation);
+    return std::make_unique<StartedTransfer>(order_, operation);
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int) override {
-    ConstElements located = data;
-    located.gpu = gpu_number(data.gpu, data.data);
-    return messages_.start_send(located, to);
+    return start_pair({.is_send = true, .outgoing = data, .peer = to});
   }
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                        int) override {
-    Elements located = data;
-    located.gpu = gpu_number(data.gpu, data.data);
-    return messages_.start_recv(located, from.value());
+    return start_pair({.incoming = data, .peer = from});
+  }
+
+  // On the communicator of the group, so that a batch with many ranks is one operation of the GPU;
+  // before there is one, as one operation with each other rank. The two ranks of a message decide
+  // alike, because a batch takes part in the order of collectives.
+  std::vector<std::unique_ptr<Transfer>> start_batch(
+      const std::vector<MessageCall>& batch) override {
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    if (batch.empty()) return transfers;
+    transfers.reserve(batch.size());
+    if (is_wanted_) {
+      const std::shared_ptr<StartQueue::Operation> operation = start_together(batch);
+      for (const MessageCall& message : batch) {
+        transfers.push_back(
+            std::make_unique<StartedTransfer>(order_, operation, message.peer.value()));
+      }
+      return transfers;
+    }
+    std::map<int, std::vector<MessageCall>> by_peer;
+    for (const MessageCall& message : batch) {
+      by_peer[message.peer.value()].push_back(located(message));
+    }
+    std::map<int, std::shared_ptr<StartQueue::Operation>> operations;
+    for (const auto& [peer, messages] : by_peer) operations[peer] = messages_.start(messages);
+    for (const MessageCall& message : batch) {
+      const int peer = message.peer.value();
+      transfers.push_back(
+          std::make_unique<StartedTransfer>(messages_.queue(peer), operations[peer], peer));
+    }
+    return transfers;
   }
 
   void abort() noexcept override { lines_.close(); }
   void tell_lost(int rank) noexcept override { lines_.stop().tell_lost(rank); }
 
   bool splits() const override { return is_wanted_ && need_nccl().split != nullptr; }
-  std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn) override {
-    const auto mine = std::find(ranks.begin(), ranks.end(), seat_.rank);
-    std::optional<int> key;
-    if (mine != ranks.end()) key = static_cast<int>(mine - ranks.begin());
-    if (!all_) connect(awaited_by(turn));
-    return all_->split(key, awaited_by(turn));
+  std::shared_ptr<void> split(std::optional<int> color, int key, const Turn& turn) override {
+    const auto part = std::make_shared<std::shared_ptr<Communicator>>();
+    const auto operation = std::make_shared<StartQueue::Operation>(
+        [this, color, key, part](Deadline deadline) {
+          const Awaited awaited{.deadline = deadline};
+          if (!all_) connect(awaited);
+          *part = all_->split(color, key, awaited);
+          return StartQueue::Issued{};
+        },
+        Awaited{});
+    order_.add(operation);
+    order_.await_end(*operation, turn.deadline);
+    return *part;
   }
 
  private:
@@ -129,13 +172,61 @@ class NcclBackend final : public Backend {
     GpuMemory memory;
   };
 
+  // Adds an operation on all_, which is connected before.
+  using Start = std::function<Event(Deadline deadline, std::span<const Event> after)>;
+  std::shared_ptr<StartQueue::Operation> add(Start start, const Awaited& awaited,
+                                             std::vector<Event> after) {
+    const auto points = std::make_shared<std::vector<Event>>(std::move(after));
+    auto operation = std::make_shared<StartQueue::Operation>(
+        [this, start = std::move(start), points](Deadline deadline) {
+          if (!all_) connect({.deadline = deadline});
+          Event end = start(deadline, *points);
+          return StartQueue::Issued{.line = all_, .end = std::move(end)};
+        },
+        awaited);
+    order_.add(operation);
+    return operation;
+  }
+
+  std::shared_ptr<StartQueue::Operation> start_together(const std::vector<MessageCall>& batch) {
+    std::vector<P2P> p2p;
+    std::vector<Event> after;
+    for (const MessageCall& message : batch) {
+      p2p.push_back(p2p_of(message, message.peer.value()));
+      after.push_back(messages_.point_of(located(message)));
+    }
+    auto operation = add(
+        [this, p2p = std::move(p2p), compare_all = messages_.comparison_of(batch, "batch")](
+            Deadline deadline, std::span<const Event> points) {
+          compare_all(deadline);
+          return all_->start(
+              points, {.what = kBatch, .deadline = deadline},
+              [&](nccl::Comm comm, cuda::Stream stream) { return issue(p2p, comm, stream); });
+        },
+        Awaited{.what = kBatch}, std::move(after));
+    if (!lines_.context().is_debug) order_.issue(deadline_in(std::chrono::hours(24 * 365)));
+    return operation;
+  }
+
+  std::unique_ptr<Transfer> start_pair(const MessageCall& message) {
+    const int peer = message.peer.value();
+    return std::make_unique<StartedTransfer>(messages_.queue(peer),
+                                             messages_.start({located(message)}), peer);
+  }
+
+  static MessageCall located(MessageCall message) {
+    message.outgoing.gpu = gpu_number(message.outgoing.gpu, message.outgoing.data);
+    message.incoming.gpu = gpu_number(message.incoming.gpu, message.incoming.data);
+    return message;
+  }
+
   void connect(const Awaited& awaited) { use(lines_.connect("all", 0, seat_, awaited)); }
 
   void use(std::shared_ptr<Communicator> line) {
     all_ = std::move(line);
-    barrier_word_.emplace(all_->gpu(), sizeof(std::uint32_t));
+    barrier_word_ = shared_word(all_->gpu());
     if (lines_.context().is_debug) {
-      comparison_.emplace(all_->gpu(), static_cast<std::size_t>(seat_.size));
+      comparison_ = std::make_unique<Comparison>(all_->gpu(), static_cast<std::size_t>(seat_.size));
     }
   }
 
@@ -163,6 +254,22 @@ class NcclBackend final : public Backend {
            " here, and the data is on GPU " + std::to_string(*gpu);
   }
 
+  std::string refusal_of_float8(const Call& call) const {
+    const cuda::Api& cuda = need_cuda();
+    const std::shared_ptr<const Gpu> known = lines_.known_gpu();
+    const std::optional<int> gpu =
+        known ? std::optional<int>(known->number()) : gpu_number(call.gpu, memory_of(call));
+    cuda::Device device = 0;
+    int capability = 0;
+    int version = 0;
+    if (cuda.device_get(&device, gpu.value_or(0)) != cuda::kSuccess ||
+        cuda.device_get_attribute(&capability, cuda::kCapabilityMajor, device) != cuda::kSuccess) {
+      return "the driver does not tell the GPU's compute capability";
+    }
+    need_nccl().get_version(&version);
+    return nccl::float8_refusal(version, capability);
+  }
+
   // A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
   static std::string refusal_of_stream(void* stream) {
     if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return "";
@@ -178,8 +285,8 @@ class NcclBackend final : public Backend {
   Call barrier() const {
     return {.operation = Operation::AllReduce,
             .type = DataType::U32,
-            .input = barrier_word_->data(),
-            .output = barrier_word_->data(),
+            .input = barrier_word_,
+            .output = barrier_word_,
             .count = 1};
   }
 
@@ -190,7 +297,9 @@ class NcclBackend final : public Backend {
     constexpr std::size_t kBytes = sizeof the.mine;
     const cuda::Address all = the.memory.address() + kBytes;
     const auto in_order = [&](const Communicator::Action& action) {
-      all_->wait(all_->start(Event(gpu, nullptr), awaited, action), awaited);
+      const Event none(gpu, nullptr);
+      all_->wait(all_->start({&none, 1}, awaited, action), awaited);
+      all_->release();
     };
     in_order([&](nccl::Comm comm, cuda::Stream stream) {
       gpu->must(gpu->api().copy_to_device(the.memory.address(), &the.mine, kBytes, stream),
@@ -213,9 +322,10 @@ class NcclBackend final : public Backend {
   Communicators lines_;
   const Communicator::RankInfo seat_;
   NcclMessages messages_;
-  std::shared_ptr<Communicator> all_;      // changes within collectives only
-  std::optional<GpuMemory> barrier_word_;  // these two live as long as all_
-  std::optional<Comparison> comparison_;
+  StartQueue order_{lines_.stop()};
+  std::shared_ptr<Communicator> all_;  // belongs to the thread that issues order_
+  void* barrier_word_ = nullptr;
+  std::unique_ptr<Comparison> comparison_;  // lives as long as all_
   // Set when a collective has been requested, as on every rank. There is then a communicator to
   // split once earlier operations are done.
   mutable std::atomic<bool> is_wanted_ = false;

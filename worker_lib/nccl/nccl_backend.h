@@ -1,10 +1,12 @@
 // edge. The backend for GPUs: collectives and messages over NCCL, which is loaded at run time.
 //
-// GPU:     one per rank: the GPU of its first operation's memory, or, if connected at once, the GPU
-//          whose number is its local rank.
+// GPU:     one per rank: InitOptions::device, or the GPU of its first operation's memory, or, if
+//          connected at once, the GPU whose number is its local rank.
 // Streams: operations run on a stream of the backend, after the work that the caller's stream had
 //          at the time of the call. When run or finish has returned, they are done, and the memory
 //          can be used on any stream. A stream that is being captured into a graph is rejected.
+// Threads: the caller's start operations (StartQueue); only a message of two ranks that are not
+//          connected needs another one.
 // Sharing: ranks of one node that use one GPU are rejected before they connect, unless the
 //          environment lets NCCL accept it.
 // Death:   NCCL itself detects few deaths. The group reports lost ranks if another of its backends

@@ -9,6 +9,13 @@ constexpr char kWhoCan[] = "; copy it to memory of the host, where shm and gloo 
 
 }  // namespace
 
+bool is_float8(DataType type) { return type == DataType::F8E4M3 || type == DataType::F8E5M2; }
+
+bool is_reduction(Operation operation) {
+  return operation == Operation::AllReduce || operation == Operation::Reduce ||
+         operation == Operation::ReduceScatter;
+}
+
 int number_of(DataType type) {
   switch (type) {
     case DataType::I8:
@@ -29,6 +36,10 @@ int number_of(DataType type) {
       return kF32;
     case DataType::F64:
       return kF64;
+    case DataType::F8E4M3:
+      return kF8E4M3;
+    case DataType::F8E5M2:
+      return kF8E5M2;
     case DataType::U8:
     case DataType::I16:
       break;
@@ -52,20 +63,27 @@ int number_of(ReduceOp op) {
 }
 
 Moved moved_as(DataType type) {
-  if (type == DataType::I16) return {.type = kU8, .units = size_bytes(type)};
+  const bool is_known = type != DataType::I16 && !is_float8(type);
+  if (!is_known) return {.type = kU8, .units = size_bytes(type)};
   return {.type = number_of(type), .units = 1};
 }
 
 std::string refusal(const Call& call) {
-  const bool is_reduced = call.operation == Operation::AllReduce ||
-                          call.operation == Operation::Reduce ||
-                          call.operation == Operation::ReduceScatter;
-  if (!is_reduced) return "";
+  if (!is_reduction(call.operation)) return "";
   if (call.op == ReduceOp::Band || call.op == ReduceOp::Bor || call.op == ReduceOp::Bxor) {
     return "NCCL has no " + std::string(to_string(call.op)) + kWhoCan;
   }
   if (call.type == DataType::I16) return std::string("NCCL reduces no i16") + kWhoCan;
   return "";
+}
+
+std::string float8_refusal(int version, int capability) {
+  if (version < kFirstFloat8Version) {
+    return "NCCL reduces no numbers of 8 bits before 2.24" + std::string(kWhoCan);
+  }
+  if (capability >= kFirstFloat8Capability) return "";
+  return "NCCL reduces no numbers of 8 bits on a GPU of compute capability " +
+         std::to_string(capability) + ".x; 9.0 or later can" + kWhoCan;
 }
 
 std::string refusal(bool is_from_anyone, int tag) {

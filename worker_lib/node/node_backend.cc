@@ -1,13 +1,19 @@
 #include "worker_lib/node/node_backend.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
+#include "worker_lib/mesh/matcher.h"
 
 namespace drun::worker {
 namespace {
@@ -20,6 +26,91 @@ struct Member {
   std::unique_ptr<Backend> backend;
   std::vector<int> ranks;  // the group's numbers of its ranks
   std::string what;        // "the leaders"
+};
+
+// Its ranks are not the group's.
+BackendFailure translated(const Member& member, const BackendFailure& failure) {
+  const std::string message =
+      "among " + member.what + " (numbered from 0 there): " + failure.what();
+  const bool is_known =
+      failure.peer && *failure.peer >= 0 && *failure.peer < static_cast<int>(member.ranks.size());
+  if (!is_known) return {failure.kind, std::nullopt, message, failure.has_peer_ended};
+  const int peer = member.ranks[static_cast<std::size_t>(*failure.peer)];
+  return {failure.kind, peer, "because of rank " + std::to_string(peer) + ", " + message,
+          failure.has_peer_ended};
+}
+
+// Runs the action on a backend of some of the ranks.
+template <typename Action>
+auto within(const Member& member, Action&& action) {
+  try {
+    return action();
+  } catch (const BackendFailure& failure) {
+    throw translated(member, failure);
+  }
+}
+
+// A message between ranks of one node.
+class LocalMessage final : public Transfer {
+ public:
+  LocalMessage(const Member& node, std::unique_ptr<Transfer> transfer)
+      : node_(node), transfer_(std::move(transfer)) {}
+  int finish(Deadline deadline) override {
+    const int from = within(node_, [&] { return transfer_->finish(deadline); });
+    return node_.ranks[static_cast<std::size_t>(from)];
+  }
+  std::optional<bool> is_done() override { return transfer_->is_done(); }
+
+ private:
+  const Member& node_;
+  std::unique_ptr<Transfer> transfer_;
+};
+
+// A receive from any rank, which waits on both backends.
+class ReceiveFromAny final : public Transfer {
+ public:
+  ReceiveFromAny(const Member& node, const Member& all, const Elements& data, int tag) {
+    sides_[0] = std::make_unique<LocalMessage>(
+        node, within(node, [&] { return start(node, data, tag, 0); }));
+    sides_[1] = start(all, data, tag, 1);
+  }
+  int finish(Deadline deadline) override {
+    const Deadline began = Deadline::clock::now();
+    while (is_done() != true) {
+      const Deadline now = Deadline::clock::now();
+      if (now >= deadline)
+        throw BackendFailure(WorkerError::Kind::Timeout, std::nullopt, "no message came in time");
+      pause(now - began);
+    }
+    return sides_[static_cast<std::size_t>(claim_.owner().value_or(1))]->finish(deadline);
+  }
+  // A side without a message that is over has lost all its ranks, or the group has failed.
+  std::optional<bool> is_done() override {
+    std::array<bool, 2> is_over{};
+    for (std::size_t i = 0; i < 2; ++i) is_over[i] = sides_[i]->is_done().value_or(false);
+    if (const std::optional<int> owner = claim_.owner())
+      return is_over[static_cast<std::size_t>(*owner)];
+    return is_over[0] && is_over[1];
+  }
+
+ private:
+  std::unique_ptr<Transfer> start(const Member& member, const Elements& data, int tag, int side) {
+    return dynamic_cast<SharesReceives&>(*member.backend)
+        .start_recv_any(data, tag, {.claim = &claim_, .side = side});
+  }
+  // No event covers both backends. Short at first, since most messages come soon.
+  static void pause(Deadline::duration passed) {
+    constexpr std::chrono::microseconds kPollTime{250};
+    constexpr std::chrono::milliseconds kMostPause{1};
+    if (passed < kPollTime) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(std::min<Deadline::duration>(passed / 4, kMostPause));
+    }
+  }
+
+  Claim claim_;
+  std::array<std::unique_ptr<Transfer>, 2> sides_;
 };
 
 Member connect_some(const BackendContext& group, std::vector<int> ranks, std::string name,
@@ -56,18 +147,20 @@ class NodeBackend final : public Backend {
     all_ = connect_some(context, first_ranks(context.size), "all", "all ranks", across);
     const int node = layout_.node_of(rank_);
     const std::vector<int>& neighbors = layout_.ranks_of(node);
-    BackendContext within = context;
-    within.is_lookout = false;  // the one of all ranks sees them all
+    BackendContext of_some = context;
+    of_some.is_lookout = false;  // the one of all ranks sees them all
     if (neighbors.size() > 1) {
       const std::string name = "node" + std::to_string(node);
-      node_ = connect_some(within, neighbors, name, "the ranks of one node", local);
+      node_ = connect_some(of_some, neighbors, name, "the ranks of one node", local);
     }
     if (is_leader() || layout_.is_uniform()) {
       const int on_node = layout_.local_rank_of(rank_);
-      rail_ = connect_some(within, layout_.rail(on_node), "rail" + std::to_string(on_node),
+      rail_ = connect_some(of_some, layout_.rail(on_node), "rail" + std::to_string(on_node),
                            on_node == 0 ? "the nodes' leaders" : "the ranks with one local rank",
                            across);
     }
+    routes_ = dynamic_cast<SharesReceives*>(node_.backend.get()) != nullptr &&
+              dynamic_cast<SharesReceives*>(all_.backend.get()) != nullptr;
   }
 
   std::string name() const override {
@@ -97,11 +190,16 @@ class NodeBackend final : public Backend {
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {
-    return all_.backend->start_send(data, to, tag);
+    if (!is_local(to)) return all_.backend->start_send(data, to, tag);
+    return start_local(
+        [&] { return node_.backend->start_send(data, layout_.local_rank_of(to), tag); });
   }
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                        int tag) override {
-    return all_.backend->start_recv(data, from, tag);
+    if (!from && routes_) return std::make_unique<ReceiveFromAny>(node_, all_, data, tag);
+    if (!from || !is_local(*from)) return all_.backend->start_recv(data, from, tag);
+    return start_local(
+        [&] { return node_.backend->start_recv(data, layout_.local_rank_of(*from), tag); });
   }
 
   void abort() noexcept override {
@@ -138,6 +236,14 @@ class NodeBackend final : public Backend {
   }
 
  private:
+  // Whether messages to or from that rank use the `local` backend.
+  bool is_local(int rank) const {
+    return routes_ && layout_.node_of(rank) == layout_.node_of(rank_);
+  }
+  template <typename Start>
+  std::unique_ptr<Transfer> start_local(Start&& start) const {
+    return std::make_unique<LocalMessage>(node_, within(node_, start));
+  }
   bool is_leader() const { return layout_.local_rank_of(rank_) == 0; }
   int root_node(const Call& call) const { return layout_.node_of(call.root); }
   bool is_on_roots_node(const Call& call) const {
@@ -160,25 +266,9 @@ class NodeBackend final : public Backend {
   // Where this rank takes no part in the backend: nothing.
   void in(const Member& member, const Call& call, const Turn& turn, std::uint32_t which) const {
     if (!member.backend) return;
-    try {
-      member.backend->run(call, numbered(turn, which));
-    } catch (const BackendFailure& failure) {
-      throw translated(member, failure);
-    }
+    if (&member == &all_) return member.backend->run(call, numbered(turn, which));
+    within(member, [&] { member.backend->run(call, numbered(turn, which)); });
   }
-  // Its ranks are not the group's.
-  BackendFailure translated(const Member& member, const BackendFailure& failure) const {
-    if (&member == &all_) return failure;
-    const std::string message =
-        "among " + member.what + " (numbered from 0 there): " + failure.what();
-    const bool is_known =
-        failure.peer && *failure.peer >= 0 && *failure.peer < static_cast<int>(member.ranks.size());
-    if (!is_known) return {failure.kind, std::nullopt, message, failure.has_peer_ended};
-    const int peer = member.ranks[static_cast<std::size_t>(*failure.peer)];
-    return {failure.kind, peer, "because of rank " + std::to_string(peer) + ", " + message,
-            failure.has_peer_ended};
-  }
-
   void agree(const Call& call, const Turn& turn) const {
     const auto size = static_cast<std::size_t>(layout_.size());
     const Signature mine = signature_of(call, layout_.size());
@@ -590,6 +680,7 @@ class NodeBackend final : public Backend {
   const NodeLayout layout_;
   const int rank_;
   const bool is_debug_;
+  bool routes_ = false;  // messages, by node
   Member all_;
   Member node_;  // none: this rank is alone on its node
   Member rail_;  // the ranks with this local rank; none: this rank has no peer on some node

@@ -62,8 +62,12 @@ class NodeLayout {
 // A rail consists of the ranks with one local rank, and the leaders are the first rail. If all
 // nodes have equally many ranks, all rails work at the same time on equal shares; otherwise, and
 // for small data, only the leaders. Operations whose parts have to be contiguous for each node need
-// nodes with adjacent ranks. Other operations, gather_v, scatter_v and all_to_all_v, and all
-// messages (a message can come from any node), use the `across` backend of all ranks.
+// nodes with adjacent ranks. Other operations, gather_v, scatter_v and all_to_all_v, use the
+// `across` backend of all ranks.
+//
+// Messages between ranks of one node use the `local` backend, others the `across` backend. A
+// receive from any rank waits on both, which share its claim (worker_lib/mesh/matcher.h). If one of
+// them cannot share receives, all messages use the `across` backend.
 //
 // Result:  the same bits on all ranks.
 // Errors:  the backends' BackendFailure, with ranks of this group and the part that failed. With

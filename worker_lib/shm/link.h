@@ -23,6 +23,7 @@
 #include <string>
 
 #include "drun/backend.h"
+#include "worker_lib/mesh/matcher.h"
 #include "worker_lib/shm/ring.h"
 
 namespace drun::worker::shm {
@@ -43,7 +44,9 @@ struct Outgoing {
 
 struct Incoming {
   std::optional<int> from;  // absent: any; set to the sender on a match
-  std::uint32_t tag = 0;
+  std::uint64_t slot = 0;   // the tag
+  ClaimSide claim{};
+  std::uint64_t order = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   Signature signature = {};

@@ -15,10 +15,6 @@ constexpr std::size_t kFetchBytes = 1024 * 1024;
 // How long a thread that only polls helps with progress.
 constexpr std::chrono::microseconds kMomentOfMoving{500};
 
-bool belongs(const Incoming& wanted, int from, std::uint32_t tag) {
-  return wanted.tag == tag && (!wanted.from || *wanted.from == from);
-}
-
 }  // namespace
 
 class Messages::Sent final : public Transfer {
@@ -62,7 +58,7 @@ class Messages::Receiving final : public Transfer {
   ~Receiving() override {
     const std::lock_guard lock(messages_.mutex_);
     message_->is_dropped = true;
-    messages_.wanted_.remove(message_);
+    messages_.matcher_.withdraw(message_);
   }
 
   int finish(Deadline deadline) override {
@@ -110,19 +106,20 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
 }
 
 std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::optional<int> from,
-                                               int tag) {
+                                               int tag, ClaimSide claim) {
   auto message = std::make_shared<Incoming>();
   message->from = from;
-  message->tag = static_cast<std::uint32_t>(tag);
+  message->slot = static_cast<std::uint32_t>(tag);
+  message->claim = claim;
   message->data = static_cast<std::byte*>(data.data);
   message->bytes = data.count * size_bytes(data.type);
   message->signature = signature_of(data.type, data.count);
   const std::lock_guard lock(mutex_);
-  if (!find_kept(message)) wanted_.push_back(message);
+  if (const std::shared_ptr<Kept> kept = matcher_.post(message)) take_kept(message, *kept);
   move();
   // A message that has arrived is received in any case.
   if (!message->is_done && abort_flag_.is_raised()) {
-    wanted_.remove(message);
+    matcher_.withdraw(message);
     abort_flag_.check();
   }
   return std::make_unique<Receiving>(*this, message);
@@ -212,32 +209,25 @@ bool Messages::move() {
 }
 
 void Messages::sort(int from, const Frame& frame) {
-  const auto found = std::find_if(wanted_.begin(), wanted_.end(), [&](const auto& each) {
-    return belongs(*each, from, frame.tag);
-  });
-  if (found != wanted_.end()) {
-    const std::shared_ptr<Incoming> wanted = *found;
-    wanted_.erase(found);
+  if (const std::shared_ptr<Incoming> wanted = matcher_.meet(from, frame.tag)) {
     const bool is_short = frame.kind == FrameKind::Short && frame.signature == wanted->signature &&
                           frame.bytes == wanted->bytes;
     link(from).take(frame, is_short ? wanted->data : nullptr);
     return accept(wanted, from, frame);
   }
-  Kept& kept = kept_.emplace_back(Kept{.from = from, .frame = frame, .bytes = {}});
-  kept.bytes.resize(frame.bytes);
-  link(from).take(frame, kept.bytes.data());
+  const auto kept = std::make_shared<Kept>();
+  kept->from = from;
+  kept->slot = frame.tag;
+  kept->frame = frame;
+  kept->bytes.resize(frame.bytes);
+  link(from).take(frame, kept->bytes.data());
+  matcher_.keep(kept);
 }
 
-bool Messages::find_kept(const std::shared_ptr<Incoming>& wanted) {
-  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
-    return belongs(*wanted, kept.from, kept.frame.tag);
-  });
-  if (found == kept_.end()) return false;
-  const std::size_t bytes = std::min(found->bytes.size(), wanted->bytes);
-  if (bytes > 0) std::memcpy(wanted->data, found->bytes.data(), bytes);
-  accept(wanted, found->from, found->frame);
-  kept_.erase(found);
-  return true;
+void Messages::take_kept(const std::shared_ptr<Incoming>& wanted, const Kept& kept) {
+  const std::size_t bytes = std::min(kept.bytes.size(), wanted->bytes);
+  if (bytes > 0) std::memcpy(wanted->data, kept.bytes.data(), bytes);
+  accept(wanted, kept.from, kept.frame);
 }
 
 // Reads one piece, so that other messages do not wait long.

@@ -13,13 +13,14 @@
 #pragma once
 
 #include <deque>
-#include <list>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "drun/backend.h"
+#include "worker_lib/mesh/matcher.h"
 #include "worker_lib/shm/abort_flag.h"
 #include "worker_lib/shm/link.h"
 #include "worker_lib/shm/peer_memory.h"
@@ -33,7 +34,8 @@ class Messages {
            PeerMemory& peers);
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
-  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag,
+                                       ClaimSide claim = {});
 
  private:
   class Sent;
@@ -42,6 +44,8 @@ class Messages {
   // A message without a recv.
   struct Kept {
     int from = 0;
+    std::uint64_t slot = 0;  // the tag
+    std::uint64_t order = 0;
     Frame frame;
     std::vector<std::byte> bytes;  // of Short
   };
@@ -65,7 +69,7 @@ class Messages {
   // Moves messages. True if any data moved.
   bool move();
   void sort(int from, const Frame& frame);
-  bool find_kept(const std::shared_ptr<Incoming>& wanted);
+  void take_kept(const std::shared_ptr<Incoming>& wanted, const Kept& kept);
   void accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame);
   bool fetch_some();
   bool has_fetched(const Fetch& fetch);
@@ -79,8 +83,9 @@ class Messages {
 
   std::mutex mutex_;                          // guards all members below
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null for this rank
-  std::list<std::shared_ptr<Incoming>> wanted_;
-  std::list<Kept> kept_;  // in order of arrival
+  // Credits and rings limit the messages without a recv.
+  Matcher<std::shared_ptr<Incoming>, std::shared_ptr<Kept>> matcher_{
+      std::numeric_limits<std::size_t>::max()};
   std::deque<Fetch> fetches_;
   int first_link_ = 0;  // checked first; rotates
   int waiting_ = 0;     // number of waiting threads

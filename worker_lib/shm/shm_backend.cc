@@ -14,7 +14,7 @@ namespace drun::worker {
 namespace shm {
 namespace {
 
-class ShmBackend final : public Backend {
+class ShmBackend final : public Backend, public SharesReceives {
  public:
   explicit ShmBackend(Parts parts)
       : spin_(spin_policy_for(parts.segment.size(), parts.cores)),
@@ -54,6 +54,10 @@ class ShmBackend final : public Backend {
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                        int tag) override {
     return messages_.start_recv(data, from, tag);
+  }
+  std::unique_ptr<Transfer> start_recv_any(const Elements& data, int tag,
+                                           ClaimSide claim) override {
+    return messages_.start_recv(data, std::nullopt, tag, claim);
   }
 
   void tell_lost(int rank) noexcept override { abort_flag_.tell_lost(rank); }

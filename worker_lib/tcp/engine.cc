@@ -736,7 +736,7 @@ void Engine::start(Receive& receive) {
   const std::lock_guard lock(mutex_);
   check_alive();
   if (receive.from) call(*receive.from);
-  const std::shared_ptr<Arrival> arrival = matcher_.post(receive);
+  const std::shared_ptr<Arrival> arrival = matcher_.post(&receive);
   if (!arrival) return;
   const bool fits = accept(receive, arrival->from, arrival->size_bytes);
   if (arrival->number) {
@@ -811,7 +811,7 @@ void Engine::give_up(Send& send) noexcept {
 void Engine::give_up(Receive& receive) noexcept {
   const std::lock_guard lock(mutex_);
   if (receive.is_done) return;
-  if (!receive.sender) return matcher_.withdraw(receive);
+  if (!receive.sender) return matcher_.withdraw(&receive);
   for (auto& [id, in] : incoming_) {
     if (in.receive == &receive) in.receive = nullptr, in.to = nullptr;
     if (in.arrival && in.arrival->receive == &receive) in.arrival->receive = nullptr;

@@ -203,7 +203,7 @@ class Engine {
   std::optional<Deadline>
       accept_at_;     // set: accepting is paused until then, or until there is room
   std::string lack_;  // why no connection can be accepted; empty: no reason
-  Matcher matcher_;
+  Matcher matcher_{kMostAnnounced};
   std::uint64_t next_number_ = 0;
   std::unordered_map<std::uint64_t, Send*> asked_;  // null: abandoned
   std::unordered_map<int, std::unordered_map<std::uint64_t, Granted>> granted_;

@@ -39,12 +39,13 @@ class TcpMesh::Sending final : public Message {
 class TcpMesh::Receiving final : public Message {
  public:
   Receiving(tcp::Engine& engine, std::optional<int> from, Slot slot, void* data,
-            std::size_t room_bytes)
+            std::size_t room_bytes, ClaimSide claim = {})
       : engine_(engine),
         receive_{.from = from,
                  .slot = slot,
                  .data = static_cast<char*>(data),
-                 .room_bytes = room_bytes} {
+                 .room_bytes = room_bytes,
+                 .claim = claim} {
     engine_.start(receive_);
   }
   Receiving(const Receiving&) = delete;
@@ -84,8 +85,8 @@ Mesh::Started TcpMesh::recv(int from, Slot slot, void* data, std::size_t size_by
   return std::make_unique<Receiving>(*engine_, from, slot, data, size_bytes);
 }
 
-Mesh::Started TcpMesh::recv_any(Slot slot, void* data, std::size_t size_bytes) {
-  return std::make_unique<Receiving>(*engine_, std::nullopt, slot, data, size_bytes);
+Mesh::Started TcpMesh::recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) {
+  return std::make_unique<Receiving>(*engine_, std::nullopt, slot, data, size_bytes, claim);
 }
 
 void TcpMesh::abort() noexcept { engine_->abort(); }

@@ -43,7 +43,7 @@ class TcpMesh final : public Mesh {
   std::size_t piece_bytes(std::size_t part_bytes) const override;
   Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override;
   Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override;
-  Started recv_any(Slot slot, void* data, std::size_t size_bytes) override;
+  Started recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) override;
 
   void abort() noexcept override;
   bool keeps_deadlines() const override { return true; }

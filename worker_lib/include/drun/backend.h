@@ -117,6 +117,18 @@ class Transfer {
   // may then be called late. Return nullopt if it makes progress only in its own finish, which is
   // then called soon, by the waiting thread or a thread of the group.
   virtual std::optional<bool> is_done() { return std::nullopt; }
+  // For an operation on a GPU: queues a wait for it on `stream`, a cudaStream_t, and returns true.
+  // Blocks only until the operation has been started. Otherwise false. Thread: any, at any time.
+  virtual bool wait_on(void* stream);
+};
+
+// The arguments of one message on one rank.
+struct MessageCall {
+  bool is_send = false;
+  ConstElements outgoing = {};             // of a send
+  Elements incoming = {};                  // of a receive
+  std::optional<int> peer = std::nullopt;  // absent: from anyone
+  int tag = 0;
 };
 
 // A descriptor that becomes readable (or hangs up) when that rank's process ends.
@@ -126,8 +138,8 @@ struct Lifeline {
 };
 
 // Blocks:  run, split and Transfer::finish block until done, failed, aborted or past the deadline.
-// Thread:  run, start and split: one at a time, in the same order on every rank, from different
-// threads. Other functions: any, at any time.
+// Thread:  run and split: one at a time, in the same order on every rank, from different threads.
+//          Other functions: any, at any time.
 // Errors:  throws BackendFailure. After a failure or abort(), no other function needs to work. The
 //          kind Broken means that another operation of this rank failed at the same time and
 //          reports the cause.
@@ -144,9 +156,10 @@ class Backend {
   virtual void run(const Call& call, const Turn& turn) = 0;
 
   // Collectives that make progress without the CPU once started, such as on a GPU: starts() returns
-  // whether this call does, and start() starts it on the caller's thread. The Transfers of a group
-  // are finished in the order in which they were started. For other calls, a thread of the group
-  // calls run.
+  // whether this call does. The group then calls start() instead of run(), on the caller's thread,
+  // also while other operations are running, and finishes the Transfers in any order. start() may
+  // block only while it connects. Calls that are made meanwhile return at once, and are started in
+  // the order in which they were made.
   virtual bool starts(const Call& call) const { return static_cast<void>(call), false; }
   virtual std::unique_ptr<Transfer> start(const Call& call, const Turn& turn);
 
@@ -156,15 +169,19 @@ class Backend {
   virtual std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                                int tag);
+  // Starts messages that may depend on each other: each makes progress without the others' end. By
+  // default, one after the other. Returns a Transfer for each.
+  virtual std::vector<std::unique_ptr<Transfer>> start_batch(const std::vector<MessageCall>& batch);
   // Like refusal, for a message.
   virtual std::string message_refusal(const ConstElements& data, bool is_from_anyone,
                                       int tag) const;
 
-  // For subgroups: whether a subgroup can share resources of this backend; every rank gets the same
-  // answer. If so, every rank calls split, including those not in `ranks`. The new group's
-  // BackendContext gets the result.
+  // For subgroups: whether subgroups can share resources of this backend; every rank gets the same
+  // answer. If so, every rank calls split: ranks with the same color, which is not negative, form a
+  // group, in the order of their keys, then ranks. A rank without a color is in none. The new
+  // group's BackendContext gets the result.
   virtual bool splits() const { return false; }
-  virtual std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn);
+  virtual std::shared_ptr<void> split(std::optional<int> color, int key, const Turn& turn);
 
   // Wakes all threads inside an operation, and closes all connections, which the other ranks
   // detect. The group calls it after a failure: immediately if a process has ended, otherwise after
@@ -194,6 +211,7 @@ struct BackendContext {
   std::vector<int> node_of = {0};
   std::shared_ptr<KeyStore> store = nullptr;  // with a separate prefix for this group
   int local_rank = 0;                         // of this process in the whole job
+  std::optional<int> device = std::nullopt;   // InitOptions::device
   std::string address = "";                   // numeric address of this rank for other nodes
   bool is_debug = false;                      // DRUN_DEBUG=1
   bool connects_later = false;                // may never be used: connect with the first operation

@@ -1,7 +1,8 @@
 // edge. Device meshes: all ranks of a group as a grid of named dimensions, with a group along each
 // of them, as in torch.distributed.
 //
-//     drun::DeviceMesh mesh = drun::init_device_mesh(world, {2, 4}, {"dp", "tp"});
+//     std::vector<float> activations(100), gradients(1000);
+//     drun::DeviceMesh mesh = drun::init_device_mesh(group, {2, 4}, {"dp", "tp"});
 //     mesh.group("tp").all_reduce(activations);    // with the 3 others of this rank's row
 //     mesh.group("dp").all_reduce(gradients);      // with the 1 other of its column
 //
@@ -44,11 +45,11 @@ class DeviceMesh {
  private:
   struct State;
   friend DeviceMesh init_device_mesh(ProcessGroup, std::vector<int>, std::vector<std::string>,
-                                     ProcessGroup::Timeout);
+                                     const TimeoutOptions&);
   explicit DeviceMesh(std::shared_ptr<const State> state);
   // Throws Mismatch on every rank unless all ranks ask for the same mesh.
   static void check_same(ProcessGroup& world, const std::string& mesh,
-                         ProcessGroup::Timeout timeout);
+                         const TimeoutOptions& options);
 
   std::shared_ptr<const State> state_;
 };
@@ -56,6 +57,6 @@ class DeviceMesh {
 // A collective: every rank of `world` calls it with the same shape and names. The group of a
 // dimension with all ranks is `world` itself; other groups are created with split.
 DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
-                            std::vector<std::string> names, ProcessGroup::Timeout timeout = {});
+                            std::vector<std::string> names, const TimeoutOptions& options = {});
 
 }  // namespace drun

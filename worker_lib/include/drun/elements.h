@@ -1,30 +1,72 @@
-// core. Typed memory for operations: pointer, count, one of eleven types, and for GPU memory the
-// GPU and the stream that may still use it.
+// core. The memory that operations take.
 //
-// A vector, array, span or any other contiguous range of numbers converts implicitly; a temporary
-// does so only if it is a span. device_elements() describes GPU memory.
+//     std::vector<float> gradients(1000);
+//     drun::Elements all = gradients;                     // 1000 x f32
+//     drun::Elements some = {gradients.data() + 8, 16};   // 16 x f32 from a pointer
+//     int step = 7;
+//     drun::ConstElements one = step;                     // one value
+//     struct Particle { double x, y; int id; };
+//     std::vector<Particle> particles(3);
+//     drun::Buffer moved = particles;                     // 3 values of 24 bytes
+//     static_assert(!std::is_convertible_v<std::vector<Particle>&, drun::Elements>);
 //
-// Owner:   Elements refer to memory that must stay valid until the operation is done.
+//   parameter        accepts                                      used by
+//   Elements         numbers that can be written                  reductions
+//   ConstElements    numbers                                      inputs of reductions
+//   Buffer           Elements, or values of a trivially           operations that only move data
+//                    copyable type; writable
+//   ConstBuffer      the same, also constant                      inputs of these
+//
+// Each converts implicitly from a vector, array, span or other contiguous range, from a single
+// value, and from {pointer, count}; all are the caller's memory, which must stay valid until the
+// operation is done. Temporaries are therefore rejected, except for views such as a span. A class
+// with a conversion to Elements, such as a tensor of the program, converts to all four. For GPU
+// memory, see device_elements().
+//
+// Values that are not numbers (structs, enums, bool, std::complex) are moved as their bytes,
+// including padding, whose content is unspecified and may be old data. Both sides need the same
+// layout, that is, the same build for the same processor. Pointers, views (std::string_view, span)
+// and types that are not trivially copyable are rejected at compile time, and so are characters.
+// A struct with a pointer in it cannot be detected: the pointer is meaningless on the other rank.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "drun/half.h"
 
 namespace drun {
 
-enum class DataType : std::uint8_t { U8, I8, I16, I32, U32, I64, U64, F16, BF16, F32, F64 };
+enum class DataType : std::uint8_t {
+  U8,
+  I8,
+  I16,
+  I32,
+  U32,
+  I64,
+  U64,
+  F16,
+  BF16,
+  F32,
+  F64,
+  F8E4M3,
+  F8E5M2,
+};
 
 // Integer sums and products wrap around. If a number is NaN, Min and Max return one of the numbers,
 // the same on every rank. Band, Bor and Bxor are for integers. Avg, the sum divided by the number
-// of ranks, is for floating-point types. F16 and BF16 are combined in float and rounded each time.
+// of ranks, is for floating-point types. The short types are combined in float and rounded
+// each time; on GPUs, those of 8 bits in Float16.
 enum class ReduceOp : std::uint8_t { Sum, Product, Min, Max, Band, Bor, Bxor, Avg };
 
 std::size_t size_bytes(DataType type);
@@ -45,7 +87,8 @@ inline constexpr bool is_character =
 }  // namespace detail
 
 // `value` is the DataType of T; undefined for unsupported types. Supported: integers of 1, 2
-// (signed), 4 and 8 bytes, std::byte, float, double, Float16, BFloat16. Characters are rejected.
+// (signed), 4 and 8 bytes, std::byte, float, double, and the types of drun/half.h. Characters are
+// rejected.
 template <typename T, typename = void>
 struct DataTypeOf {};
 template <>
@@ -58,6 +101,10 @@ template <>
 struct DataTypeOf<Float16> : std::integral_constant<DataType, DataType::F16> {};
 template <>
 struct DataTypeOf<BFloat16> : std::integral_constant<DataType, DataType::BF16> {};
+template <>
+struct DataTypeOf<Float8E4M3> : std::integral_constant<DataType, DataType::F8E4M3> {};
+template <>
+struct DataTypeOf<Float8E5M2> : std::integral_constant<DataType, DataType::F8E5M2> {};
 template <typename T>
 struct DataTypeOf<
     T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&
@@ -80,34 +127,105 @@ constexpr DataType data_type() {
   }
 }
 
+struct Elements;
+struct ConstElements;
+struct Buffer;
+struct ConstBuffer;
+
 namespace detail {
-// The element type of a range R.
+// The type of the values of a range R.
 template <typename R>
 using PointedTo = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
-// Whether the memory can outlive the range: true for an lvalue or a view such as a span. A
-// temporary vector, string or array is destroyed before the operation.
 template <typename R, typename = void>
-struct IsView : std::false_type {};
+inline constexpr bool is_range = false;
 template <typename R>
-struct IsView<R, std::void_t<PointedTo<R>, PointedTo<const R>>>
-    : std::bool_constant<std::is_trivially_copyable_v<R> && !std::is_const_v<R> &&
-                         std::is_same_v<PointedTo<R>, PointedTo<const R>>> {};
+inline constexpr bool
+    is_range<R, std::void_t<PointedTo<R>, decltype(std::size(std::declval<R&>()))>> = true;
+
+template <typename R>
+inline constexpr bool owns_values = false;
+template <typename T, std::size_t n>
+inline constexpr bool owns_values<std::array<T, n>> = true;
+template <typename T>  // its values end with the expression
+inline constexpr bool owns_values<std::initializer_list<T>> = true;
+// Whether the memory can outlive the range, as that of a span does. A temporary vector, string or
+// array is destroyed before the operation.
+template <typename R, typename = void>
+inline constexpr bool is_view = false;
+template <typename R>
+inline constexpr bool is_view<R, std::void_t<PointedTo<R>, PointedTo<const R>>> =
+    std::is_trivially_copyable_v<R> && !std::is_const_v<R> && !owns_values<R> &&
+    std::is_same_v<PointedTo<R>, PointedTo<const R>>;
 template <typename R>
 inline constexpr bool is_borrowed =
-    std::is_lvalue_reference_v<R> || IsView<std::remove_reference_t<R>>::value;
-// Characters convert, so that data_type() can report them.
+    std::is_lvalue_reference_v<R> || is_view<std::remove_reference_t<R>>;
+
+// The first value and the number of values of a range, or of a single value.
+template <typename R>
+auto* first_of(R& range) {
+  if constexpr (is_range<R>) {
+    return std::data(range);
+  } else {
+    return std::addressof(range);
+  }
+}
+template <typename R>
+std::size_t count_of(const R& range) {
+  if constexpr (is_range<R>) {
+    return std::size(range);
+  } else {
+    return 1;
+  }
+}
+// With its const.
+template <typename R>
+using ValueOf = std::remove_pointer_t<decltype(first_of(std::declval<R&>()))>;
+
+// Characters count as numbers, so that data_type() can report them.
 template <typename T, typename = void>
-inline constexpr bool is_element = is_character<T>;
+inline constexpr bool is_number = is_character<T>;
 template <typename T>
-inline constexpr bool is_element<T, std::void_t<decltype(DataTypeOf<T>::value)>> = true;
+inline constexpr bool is_number<T, std::void_t<decltype(DataTypeOf<T>::value)>> = true;
+template <typename T>
+inline constexpr bool is_memory = std::is_same_v<T, Elements> || std::is_same_v<T, ConstElements> ||
+                                  std::is_same_v<T, Buffer> || std::is_same_v<T, ConstBuffer>;
+template <typename T>
+inline constexpr bool is_movable = is_number<T> ||
+                                   (std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> &&
+                                    !std::is_member_pointer_v<T> && !std::is_null_pointer_v<T> &&
+                                    !is_view<T> && !is_memory<T>);
+
+template <typename V>
+using IfNumber = std::enable_if_t<is_number<std::remove_cv_t<V>>>;
+template <typename V>
+using IfWritableNumber = std::enable_if_t<is_number<V> && !std::is_const_v<V>>;
+template <typename V>
+using IfMovable = std::enable_if_t<is_movable<std::remove_cv_t<V>>>;
+template <typename V>
+using IfWritable = std::enable_if_t<is_movable<V> && !std::is_const_v<V>>;
 template <typename R>
-using IfReadable = std::enable_if_t<is_element<std::remove_cv_t<PointedTo<R>>> && is_borrowed<R>>;
-template <typename R>
-using IfWritable = std::enable_if_t<is_element<std::remove_cv_t<PointedTo<R>>> &&
-                                    !std::is_const_v<PointedTo<R>> && is_borrowed<R>>;
+using IfBorrowed = std::enable_if_t<is_borrowed<R>>;
+// A class of the program with a conversion to Elements or ConstElements, such as a tensor.
+template <typename R, typename Memory>
+using IfConvertsTo = std::enable_if_t<
+    std::is_class_v<std::remove_reference_t<R>> && !is_range<std::remove_reference_t<R>> &&
+    !is_memory<std::remove_cv_t<std::remove_reference_t<R>>> &&
+    !is_number<std::remove_cv_t<std::remove_reference_t<R>>> && std::is_convertible_v<R, Memory>>;
+
+template <typename V>
+constexpr DataType moved_type() {
+  if constexpr (is_number<std::remove_cv_t<V>>) {
+    return data_type<V>();
+  } else {
+    return DataType::U8;
+  }
+}
+// The elements of moved_type() in one value.
+template <typename V>
+inline constexpr std::size_t value_size = is_number<std::remove_cv_t<V>> ? 1 : sizeof(V);
 }  // namespace detail
 
-// Memory that is written, or read and written.
+// Numbers that are written, or read and written.
 struct Elements {
   void* data = nullptr;
   std::size_t count = 0;
@@ -123,13 +241,16 @@ struct Elements {
   Elements(void* at, std::size_t how_many, DataType of_type, std::optional<int> on_gpu = {},
            void* on_stream = nullptr)
       : data(at), count(how_many), type(of_type), gpu(on_gpu), stream(on_stream) {}
-  // From `vector<float>&` and `span<float>`, not from `const vector<float>&`.
-  template <typename R, typename = detail::IfWritable<R>>
+  template <typename V, typename = detail::IfWritableNumber<V>>
+  Elements(V* at, std::size_t how_many) : data(at), count(how_many), type(data_type<V>()) {}
+  // From `vector<float>&`, `span<float>` and `float&`, not from `const vector<float>&`.
+  template <typename R, typename = detail::IfBorrowed<R>,
+            typename = detail::IfWritableNumber<detail::ValueOf<R>>>
   Elements(R&& range)  // NOLINT: an implicit conversion is what this is for
-      : data(std::data(range)), count(std::size(range)), type(data_type<detail::PointedTo<R>>()) {}
+      : Elements(detail::first_of(range), detail::count_of(range)) {}
 };
 
-// Memory that is only read.
+// Numbers that are only read.
 struct ConstElements {
   const void* data = nullptr;
   std::size_t count = 0;
@@ -147,12 +268,78 @@ struct ConstElements {
         type(elements.type),
         gpu(elements.gpu),
         stream(elements.stream) {}
-  template <typename R, typename = detail::IfReadable<R>>
+  template <typename R, typename = detail::IfConvertsTo<R, Elements>>
+  ConstElements(R&& tensor)  // NOLINT: implicit
+      : ConstElements(static_cast<const Elements&>(Elements(std::forward<R>(tensor)))) {}
+  template <typename V, typename = detail::IfNumber<V>>
+  ConstElements(V* at, std::size_t how_many) : data(at), count(how_many), type(data_type<V>()) {}
+  template <typename R, typename = detail::IfBorrowed<R>,
+            typename = detail::IfNumber<detail::ValueOf<R>>>
   ConstElements(R&& range)  // NOLINT: an implicit conversion is what this is for
-      : data(std::data(range)), count(std::size(range)), type(data_type<detail::PointedTo<R>>()) {}
+      : ConstElements(detail::first_of(range), detail::count_of(range)) {}
 };
 
-// `count` numbers at `data` in the memory of CUDA device `gpu`; `stream` may still use them.
+// Values that are written, or read and written.
+struct Buffer {
+  Elements elements{};         // the numbers, or the bytes of other values
+  std::size_t value_size = 1;  // in elements
+
+  std::size_t count() const { return elements.count / value_size; }
+
+  Buffer() = default;
+  template <typename V, typename = detail::IfWritable<V>>
+  Buffer(V* at, std::size_t how_many)
+      : elements(at, how_many * detail::value_size<V>, detail::moved_type<V>()),
+        value_size(detail::value_size<V>) {}
+  template <typename R, std::enable_if_t<std::is_convertible_v<R, Elements>, int> = 0>
+  Buffer(R&& numbers) : elements(std::forward<R>(numbers)) {}  // NOLINT: implicit
+  template <typename R, typename = detail::IfBorrowed<R>,
+            typename = detail::IfWritable<detail::ValueOf<R>>,
+            std::enable_if_t<!std::is_convertible_v<R, Elements>, int> = 0>
+  Buffer(R&& values)  // NOLINT: implicit
+      : Buffer(detail::first_of(values), detail::count_of(values)) {}
+};
+
+// Values that are only read.
+struct ConstBuffer {
+  ConstElements elements{};
+  std::size_t value_size = 1;  // in elements
+
+  std::size_t count() const { return elements.count / value_size; }
+
+  ConstBuffer() = default;
+  ConstBuffer(const Buffer& buffer)  // NOLINT: as from T* to const T*
+      : elements(buffer.elements), value_size(buffer.value_size) {}
+  template <typename V, typename = detail::IfMovable<V>>
+  ConstBuffer(V* at, std::size_t how_many)
+      : elements(at, how_many * detail::value_size<V>, detail::moved_type<V>()),
+        value_size(detail::value_size<V>) {}
+  template <typename R, std::enable_if_t<std::is_convertible_v<R, ConstElements>, int> = 0>
+  ConstBuffer(R&& numbers) : elements(std::forward<R>(numbers)) {}  // NOLINT: implicit
+  template <typename R, typename = detail::IfBorrowed<R>,
+            typename = detail::IfMovable<detail::ValueOf<R>>,
+            std::enable_if_t<!std::is_convertible_v<R, ConstElements>, int> = 0>
+  ConstBuffer(R&& values)  // NOLINT: implicit
+      : ConstBuffer(detail::first_of(values), detail::count_of(values)) {}
+};
+
+namespace detail {
+// The type of a vector for parts of ranges R.
+template <typename R, typename V = std::remove_cv_t<PointedTo<const R>>,
+          typename = std::enable_if_t<is_movable<V> && !std::is_same_v<V, bool>>>
+using PartOf = V;
+
+template <typename T>
+auto allocate_in(std::vector<T>& values) {
+  return [&values](std::size_t count) {
+    values.resize(count);
+    return Buffer(values);
+  };
+}
+}  // namespace detail
+
+// `count` numbers at `data` in the memory of CUDA device `gpu`; `stream` may still use them. Pass
+// other values as std::byte.
 template <typename T>
 Elements device_elements(T* data, std::size_t count, int gpu, void* stream = nullptr) {
   return {data, count, data_type<T>(), gpu, stream};

@@ -1,9 +1,10 @@
-// core. The two 16-bit floating-point types that C++17 lacks: storage, and conversion to and from
-// float. Arithmetic is done in float.
+// core. The short floating-point types that C++17 lacks, of 16 and 8 bits: storage, and conversion
+// to and from float. Arithmetic is done in float.
 //
-// Rounding is to nearest, ties to even. Values that are too large become infinity. A NaN becomes a
-// quiet NaN with its sign and the upper bits of its payload, as with the processors' own
-// instructions.
+// Rounding is to nearest, ties to even. 16 bits: values that are too large become infinity, and a
+// NaN becomes a quiet NaN with its sign and the upper bits of its payload, as with the processors'
+// own instructions. 8 bits, as in CUDA: values that are too large become the largest number, with
+// their sign, and every NaN becomes the same one, with its sign.
 #pragma once
 
 #include <cstdint>
@@ -85,6 +86,75 @@ struct BFloat16 {
     return detail::float_of(static_cast<std::int32_t>(static_cast<std::uint32_t>(half) << 16));
   }
 };
+
+namespace detail {
+template <int kMantissaBits, int kBias, std::uint8_t kMost, std::uint8_t kNan>
+struct Float8 {
+  std::uint8_t bits = 0;
+
+  Float8() = default;
+  explicit Float8(float value) : bits(from_float(value)) {}
+  explicit operator float() const { return to_float(bits); }
+
+  static std::uint8_t from_float(float value) {
+    const std::int32_t x = bits_of(value);
+    const std::int32_t magnitude = x & 0x7FFFFFFF;
+    std::int32_t small = 0;
+    if (magnitude > 0x7F800000) {
+      small = kNan;
+    } else if (magnitude >= kLeastNormal) {
+      constexpr int kShift = 23 - kMantissaBits;
+      const std::int32_t last = magnitude >> kShift & 1;
+      const std::int32_t rounded = magnitude + (1 << (kShift - 1)) - 1 + last;
+      small = (rounded - kRebias) >> kShift;
+    } else {  // subnormal: the float unit rounds
+      small = bits_of(float_of(magnitude) + float_of(kRounder)) - kRounder;
+    }
+    if (magnitude <= 0x7F800000 && small > kMost) small = kMost;
+    return static_cast<std::uint8_t>(small | (x >> 24 & 0x80));
+  }
+
+  static float to_float(std::uint8_t small) {
+    const std::int32_t magnitude = small & 0x7F;
+    std::int32_t x = 0;
+    if (magnitude > kMost) {  // E5M2 has infinity after the largest number
+      x = magnitude == kMost + 1 && kMost + 1 != kNan ? 0x7F800000 : 0x7FC00000;
+    } else if (magnitude >> kMantissaBits != 0) {
+      x = (magnitude << (23 - kMantissaBits)) + kRebias;
+    } else {
+      x = bits_of(static_cast<float>(magnitude) * float_of(kUnit));
+    }
+    const float value = float_of(x);
+    return (small & 0x80) != 0 ? -value : value;
+  }
+
+ private:
+  static constexpr std::int32_t kRebias = (127 - kBias) << 23;
+  // As bits of a float: the least normal number, the unit of subnormal ones, and the number at
+  // which a float's last bit has that unit.
+  static constexpr std::int32_t kLeastNormal = (128 - kBias) << 23;
+  static constexpr std::int32_t kUnit = (128 - kBias - kMantissaBits) << 23;
+  static constexpr std::int32_t kRounder = kUnit + (23 << 23);
+};
+}  // namespace detail
+
+// "E4M3FN": 4 bits of precision, up to 448; no infinity.
+struct Float8E4M3 : detail::Float8<3, 7, 0x7E, 0x7F> {
+  using Float8::Float8;
+};
+// 3 bits of precision, up to 57344.
+struct Float8E5M2 : detail::Float8<2, 15, 0x7B, 0x7E> {
+  using Float8::Float8;
+};
+
+inline bool operator==(Float8E4M3 a, Float8E4M3 b) {
+  return static_cast<float>(a) == static_cast<float>(b);
+}
+inline bool operator!=(Float8E4M3 a, Float8E4M3 b) { return !(a == b); }
+inline bool operator==(Float8E5M2 a, Float8E5M2 b) {
+  return static_cast<float>(a) == static_cast<float>(b);
+}
+inline bool operator!=(Float8E5M2 a, Float8E5M2 b) { return !(a == b); }
 
 inline bool operator==(Float16 a, Float16 b) {
   return static_cast<float>(a) == static_cast<float>(b);

@@ -1,26 +1,33 @@
 // edge. Process groups: collectives and messages between all ranks of a job, or some of them.
 //
 //     drun::ProcessGroup group = drun::init_process_group();
-//     std::vector<float> gradients = ...;
-//     group.all_reduce(gradients);          // in place: the sum over all ranks, on every rank
+//     std::vector<float> gradients(1000, 1.0f);
+//     group.all_reduce(gradients);                                    // the sum, on every rank
+//     drun::Work work = group.all_reduce(gradients, drun::async_op);  // returns at once
+//     work.wait();
 //
-// Names and semantics are torch.distributed's. `Elements` is any vector, array or span of numbers
-// (drun/elements.h), or GPU memory. A buffer with the parts of several ranks holds them in rank
-// order.
+// Names and semantics are torch.distributed's. Every operation is one function that returns Work.
+// By default it blocks, and the Work is completed; with async_op it returns at once. The last
+// parameter of each function is a struct of options. Vectors, arrays, spans, single values and
+// {pointer, count} convert to the types for memory (drun/elements.h). A buffer with the parts of
+// several ranks holds them in rank order.
 //
 // Order:   every rank calls the same collectives in the same order with the same type, op and root,
 //          and matching counts. With DRUN_DEBUG=1 the ranks compare their calls first; if they
 //          differ, every rank throws Mismatch with the ranks and their calls. Messages are not part
-//          of that order and never wait for a collective.
-// Memory:  after an error the content of outputs is unspecified. All ranks get the same bits.
+//          of that order and never wait for a collective (batches on GPU memory:
+//          batch_isend_irecv).
+// Memory:  the buffers of a call must not overlap. With async_op, they must stay valid and unused
+//          until the Work is done; counts are copied. After an error the content of outputs is
+//          unspecified. All ranks get the same bits.
 // Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change
 //          nothing. After any other error the group stays broken: the other ranks fail too, with
 //          the same first cause, and every later call throws Broken. Start over with a new process
-//          (drun's --max-restarts) or a new group.
+//          (drun's --max-restarts) or a new group. An asynchronous call throws Usage, Unsupported,
+//          Broken and, for GPU memory, other errors that are known immediately; Work::wait throws
+//          the rest. Up to 16,384 asynchronous operations of a group can be pending; another one
+//          throws Usage.
 // Timeout: of each operation as a whole. The default is the timeout of init.
-// Async:   async_ operations, isend and irecv return at once; their memory must stay valid and
-//          unused until the Work is done. Operations on GPU memory throw errors that are known
-//          immediately. Up to 16,384 of a group can be pending; another one throws Usage.
 // Thread:  any, concurrently. A program that calls collectives from several threads must ensure the
 //          same order on all ranks.
 // Owner:   a handle; copies refer to the same group. The group closes with its last copy and does
@@ -32,9 +39,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "drun/elements.h"
@@ -68,11 +78,42 @@ struct InitOptions {
   // Network interface for the traffic between nodes; empty: the variable GLOO_SOCKET_IFNAME, else
   // the address from which MASTER_ADDR is reached (with `store`, or file:// without it: loopback).
   std::string network_interface = "";
+  // The CUDA device of this rank, as torch's device_id: NCCL then connects in init, so that missing
+  // GPUs and ranks that share one are reported there, and the first operation need not connect. All
+  // ranks specify one, or none: each rank then uses the GPU of the first memory that it passes, or
+  // with the backend "nccl" the one with the number of its local rank.
+  std::optional<int> device = std::nullopt;
 };
+
+// Options of an operation: {.timeout = 5s, .async_op = true}, or in C++17 {5s}, {5s, true} or, for
+// the second one alone, drun::async_op.
+struct OpOptions {
+  // Absent: the timeout of init.
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;
+  // Return at once. The Work completes when the operation is done.
+  bool async_op = false;
+};
+inline constexpr OpOptions async_op{std::nullopt, true};
+
+// Options of calls without an asynchronous form: {.timeout = 5s}, or in C++17 {5s}.
+struct TimeoutOptions {
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;
+};
+
+struct MonitoredBarrierOptions {
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;
+  bool wait_all_ranks = false;  // name all missing ranks, not only the first one
+};
+
+// As the source of a message: the first one from any rank.
+inline constexpr std::nullopt_t any_rank = std::nullopt;
+
+struct Call;
+
+class P2POp;
 
 class ProcessGroup {
  public:
-  using Timeout = std::optional<std::chrono::milliseconds>;
   // Elements of each rank, in rank order.
   using Counts = std::vector<std::size_t>;
 
@@ -86,73 +127,186 @@ class ProcessGroup {
   // The backend for host memory: "shm", "gloo", ...
   std::string backend() const;
 
-  // Returns when all ranks have called it.
-  void barrier(Timeout timeout = {});
-  // The same, over the store. A Timeout on rank 0 names the first missing rank, or with `names_all`
-  // all of them; the group is not broken by it.
-  void monitored_barrier(Timeout timeout = {}, bool names_all = false);
-  // Copies `root`'s data to all ranks.
-  void broadcast(Elements data, int root, Timeout timeout = {});
-  // Reduces the `data` of all ranks, element by element; every rank's `data` gets the result.
-  void all_reduce(Elements data, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
-  // Like all_reduce, but only root's `data` gets the result; other ranks keep theirs.
-  void reduce(Elements data, int root, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
-  // Collects `mine` of every rank in root's `all`. The other ranks leave `all` empty.
-  void gather(ConstElements mine, Elements all, int root, Timeout timeout = {});
-  void all_gather(ConstElements mine, Elements all, Timeout timeout = {});
-  // Sends one part of root's `all` to each rank's `mine`. The other ranks leave `all` empty.
-  void scatter(ConstElements all, Elements mine, int root, Timeout timeout = {});
-  // Reduces the `all` of all ranks; `mine` gets this rank's part of the result.
-  void reduce_scatter(ConstElements all, Elements mine, ReduceOp op = ReduceOp::Sum,
-                      Timeout timeout = {});
-  // Sends part i of `input` to rank i; part i of `output` comes from rank i.
-  void all_to_all(ConstElements input, Elements output, Timeout timeout = {});
+  // Barriers
+  //
+  //     group.barrier();
+  //     group.monitored_barrier({std::chrono::seconds(30), true});
 
-  // Parts of different sizes. `counts`: the elements that each rank contributes (gather_v: only
-  // used on the root) or gets (scatter_v: only used on the root).
-  void gather_v(ConstElements mine, Elements all, const Counts& counts, int root,
-                Timeout timeout = {});
-  void all_gather_v(ConstElements mine, Elements all, const Counts& counts, Timeout timeout = {});
-  void scatter_v(ConstElements all, const Counts& counts, Elements mine, int root,
-                 Timeout timeout = {});
-  void reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine,
-                        ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
-  // Sends `to[i]` elements to rank i and receives `from[i]` elements from it.
-  void all_to_all_v(ConstElements input, const Counts& to, Elements output, const Counts& from,
-                    Timeout timeout = {});
+  // Is done when all ranks have called it.
+  Work barrier(const OpOptions& options = {});
+  // The same, over the store, and always blocking. A Timeout on rank 0 names the first missing rank
+  // or, with wait_all_ranks, all of them. The group is not broken by it.
+  void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
-  Work async_barrier(Timeout timeout = {});
-  Work async_broadcast(Elements data, int root, Timeout timeout = {});
-  Work async_all_reduce(Elements data, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
-  Work async_reduce(Elements data, int root, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
-  Work async_gather(ConstElements mine, Elements all, int root, Timeout timeout = {});
-  Work async_all_gather(ConstElements mine, Elements all, Timeout timeout = {});
-  Work async_scatter(ConstElements all, Elements mine, int root, Timeout timeout = {});
-  Work async_reduce_scatter(ConstElements all, Elements mine, ReduceOp op = ReduceOp::Sum,
-                            Timeout timeout = {});
-  Work async_all_to_all(ConstElements input, Elements output, Timeout timeout = {});
+  // Reductions of numbers, element by element
+  //
+  //     std::vector<double> losses(8);
+  //     group.all_reduce(losses, drun::ReduceOp::Avg);
+  //     int most = group.rank();
+  //     group.reduce(most, 0, drun::ReduceOp::Max);            // one number, on rank 0
+  //     std::vector<float> all(4 * group.size()), mine(4);
+  //     group.reduce_scatter(all, mine);                       // 4 sums for each rank
+  //
+  //   n ranks            input               output
+  //   all_reduce         data: c             data: c, on every rank
+  //   reduce             data: c             data: c, on root; the other ranks keep theirs
+  //   reduce_scatter     all: n*c            mine: c
+  //   reduce_scatter_v   all: sum of counts  mine: counts[rank]; every rank passes the same counts
 
-  // Block until the message is sent or received. A send can wait for its recv, so two ranks that
-  // both send first can block each other until the timeout. Messages with the same tag arrive in
-  // order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
-  void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
-  void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
-  // Receives the first message from any rank and returns the sender. Over tcp and Gloo it waits
-  // until its deadline even if the expected sender has ended.
-  int recv_any(Elements data, int tag = 0, Timeout timeout = {});
-  Work isend(ConstElements data, int to, int tag = 0, Timeout timeout = {});
-  Work irecv(Elements data, int from, int tag = 0, Timeout timeout = {});
-  Work irecv_any(Elements data, int tag = 0, Timeout timeout = {});
+  Work all_reduce(Elements data, ReduceOp op, const OpOptions& options = {});
+  Work all_reduce(Elements data, const OpOptions& options = {}) {
+    return all_reduce(data, ReduceOp::Sum, options);
+  }
+  Work reduce(Elements data, int root, ReduceOp op, const OpOptions& options = {});
+  Work reduce(Elements data, int root, const OpOptions& options = {}) {
+    return reduce(data, root, ReduceOp::Sum, options);
+  }
+  Work reduce_scatter(ConstElements all, Elements mine, ReduceOp op, const OpOptions& options = {});
+  Work reduce_scatter(ConstElements all, Elements mine, const OpOptions& options = {}) {
+    return reduce_scatter(all, mine, ReduceOp::Sum, options);
+  }
+  Work reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine, ReduceOp op,
+                        const OpOptions& options = {});
+  Work reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine,
+                        const OpOptions& options = {}) {
+    return reduce_scatter_v(all, counts, mine, ReduceOp::Sum, options);
+  }
+
+  // Movement of numbers, or of trivially copyable values, whose bytes are copied as they are
+  //
+  //     struct Config { int layers; double rate; };
+  //     Config config{12, 0.1};
+  //     group.broadcast(config, 0);
+  //     std::vector<int> ranks(group.size());
+  //     const int own = group.rank();
+  //     group.all_gather(own, ranks);
+  //
+  //   n ranks        input            output
+  //   broadcast      root's data: c   data: c, on every rank
+  //   gather         mine: c          root's all: n*c; the other ranks leave `all` empty ({})
+  //   all_gather     mine: c          all: n*c
+  //   scatter        root's all: n*c  mine: c; the other ranks leave `all` empty ({})
+  //   all_to_all     input: n*c       output: n*c; part i of input is sent to rank i, part i of
+  //                                   output comes from rank i
+
+  Work broadcast(Buffer data, int root, const OpOptions& options = {});
+  Work gather(ConstBuffer mine, Buffer all, int root, const OpOptions& options = {});
+  Work all_gather(ConstBuffer mine, Buffer all, const OpOptions& options = {});
+  Work scatter(ConstBuffer all, Buffer mine, int root, const OpOptions& options = {});
+  Work all_to_all(ConstBuffer input, Buffer output, const OpOptions& options = {});
+
+  // Parts of different sizes, also empty ones, with known counts
+  //
+  //     const drun::ProcessGroup::Counts counts(group.size(), 2);
+  //     std::vector<int> mine(2), all(2 * group.size());
+  //     drun::Work work = group.all_gather_v(mine, all, counts, drun::async_op);
+  //     work.wait();
+  //
+  // counts[i] is the number of elements (for structs, of structs) that rank i contributes or gets.
+  // gather_v and scatter_v use counts and `all` on the root only. all_to_all_v sends to[i] elements
+  // to rank i and receives from[i] elements from it. Counts that do not add up to the size of their
+  // buffer, or contradict this rank's own part, throw Usage. If two ranks contradict each other,
+  // the operation fails as described at "Order".
+
+  Work gather_v(ConstBuffer mine, Buffer all, const Counts& counts, int root,
+                const OpOptions& options = {});
+  Work all_gather_v(ConstBuffer mine, Buffer all, const Counts& counts,
+                    const OpOptions& options = {});
+  Work scatter_v(ConstBuffer all, const Counts& counts, Buffer mine, int root,
+                 const OpOptions& options = {});
+  Work all_to_all_v(ConstBuffer input, const Counts& to, Buffer output, const Counts& from,
+                    const OpOptions& options = {});
+
+  // The same, with counts that the ranks exchange first
+  //
+  //     std::vector<int> found(group.rank());                      // as many as this rank has
+  //     std::vector<int> all = group.all_gather_v(found);
+  //     drun::ProcessGroup::Counts counts;
+  //     all = group.gather_v(found, 0, &counts);                   // empty except on rank 0
+  //     found = group.scatter_v(all, counts, 0);                   // this rank's part
+  //     std::vector<int> received = group.all_to_all_v(
+  //         std::vector<int>(group.size()), drun::ProcessGroup::Counts(group.size(), 1));
+  //
+  // Return what this rank receives, in rank order. R is a contiguous range in host memory, with the
+  // same type of values on every rank; temporaries are accepted. The counts are stored through the
+  // pointer. Each of these blocks, and is two collectives with one timeout. If a rank has too
+  // little memory for its result, it throws std::bad_alloc, and the other ranks time out.
+
+  template <typename R, typename T = detail::PartOf<R>>
+  [[nodiscard]] std::vector<T> all_gather_v(const R& mine, Counts* counts,
+                                            const TimeoutOptions& options = {});
+  template <typename R, typename T = detail::PartOf<R>>
+  [[nodiscard]] std::vector<T> all_gather_v(const R& mine, const TimeoutOptions& options = {}) {
+    return all_gather_v(mine, nullptr, options);
+  }
+  template <typename R, typename T = detail::PartOf<R>>
+  std::vector<T> gather_v(const R& mine, int root, Counts* counts,
+                          const TimeoutOptions& options = {});
+  template <typename R, typename T = detail::PartOf<R>>
+  std::vector<T> gather_v(const R& mine, int root, const TimeoutOptions& options = {}) {
+    return gather_v(mine, root, nullptr, options);
+  }
+  // Only the root's `all` and counts are used; the other ranks leave both empty.
+  template <typename R, typename T = detail::PartOf<R>>
+  [[nodiscard]] std::vector<T> scatter_v(const R& all, const Counts& counts, int root,
+                                         const TimeoutOptions& options = {});
+  template <typename R, typename T = detail::PartOf<R>>
+  [[nodiscard]] std::vector<T> all_to_all_v(const R& input, const Counts& to, Counts* from,
+                                            const TimeoutOptions& options = {});
+  template <typename R, typename T = detail::PartOf<R>>
+  [[nodiscard]] std::vector<T> all_to_all_v(const R& input, const Counts& to,
+                                            const TimeoutOptions& options = {}) {
+    return all_to_all_v(input, to, nullptr, options);
+  }
+
+  // Messages
+  //
+  //     std::vector<int> data(3);
+  //     const int tag = 7;
+  //     if (group.rank() == 0) group.send(data, 1, tag);
+  //     if (group.rank() == 1) group.recv(data, 0, tag);
+  //     if (group.rank() == 0) {
+  //       int answer = 0;
+  //       const int sender = group.recv(answer, drun::any_rank).peer();
+  //       drun::Work work = group.send(answer, sender, drun::async_op);
+  //       work.wait();
+  //     }
+  //
+  // A send is done when its memory can be reused, a recv when the data is there. A send can wait
+  // for its recv, so two ranks that both send first can block each other until the timeout: use
+  // async_op or batch_isend_irecv (on GPU memory: the latter). Messages between two ranks with the
+  // same tag arrive in order. Type and count must be the same on both sides; otherwise the receiver
+  // throws Mismatch. Tags: 0 to 2^20 - 1; the default is 0. Over tcp and Gloo, a recv from any_rank
+  // waits until its deadline even if the expected sender has ended.
+
+  Work send(ConstBuffer data, int to, int tag, const OpOptions& options = {});
+  Work send(ConstBuffer data, int to, const OpOptions& options = {}) {
+    return send(data, to, 0, options);
+  }
+  Work recv(Buffer data, std::optional<int> from, int tag, const OpOptions& options = {});
+  Work recv(Buffer data, std::optional<int> from, const OpOptions& options = {}) {
+    return recv(data, from, 0, options);
+  }
+
+  // Memory and groups
+  //
+  //     std::shared_ptr<void> shared = group.alloc_shared(1000 * sizeof(float));
+  //     group.all_reduce({static_cast<float*>(shared.get()), 1000});
+  //     std::optional<drun::ProcessGroup> half = group.split(group.rank() % 2);
+  //     half->barrier();
+  //     if (auto first = group.new_group({0})) first->barrier();
 
   // Allocates `size_bytes` on each rank in memory that the backend moves fastest (shm: without a
   // copy), or ordinary memory if the backend has none. A collective. Freed with the last copy.
-  std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout = {});
+  std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const TimeoutOptions& options = {});
 
   // Creates a group of these ranks, in this order. Every rank of this group calls it with the same
   // list; ranks that are not in the list get nullopt.
-  std::optional<ProcessGroup> new_group(const std::vector<int>& ranks, Timeout timeout = {});
+  std::optional<ProcessGroup> new_group(const std::vector<int>& ranks,
+                                        const TimeoutOptions& options = {});
   // Creates one group per color, ordered by key, then by rank. A rank without a color gets nullopt.
-  std::optional<ProcessGroup> split(std::optional<int> color, int key = 0, Timeout timeout = {});
+  std::optional<ProcessGroup> split(std::optional<int> color, int key = 0,
+                                    const TimeoutOptions& options = {});
 
   // Ends the group for all copies of the handle, and aborts running operations. Returns within a
   // bounded time. A second call has no effect.
@@ -160,33 +314,61 @@ class ProcessGroup {
 
  private:
   friend class DeviceMesh;
+  friend void close_default_group();
+  friend std::vector<Work> batch_isend_irecv(ProcessGroup&, const std::vector<P2POp>&,
+                                             const TimeoutOptions&);
   class Group;
+  using Timeout = std::optional<std::chrono::milliseconds>;
+  // Returns memory for a number of values.
+  using Allocate = std::function<Buffer(std::size_t count)>;
+
   explicit ProcessGroup(std::shared_ptr<Group> group);
+  Work run(const Call& call, const OpOptions& options);
+  Work run_v(Call call, std::size_t value_size, const OpOptions& options);
+  Counts gather_parts(const ConstBuffer& mine, std::optional<int> root, const Allocate& allocate,
+                      const TimeoutOptions& options);
+  void scatter_parts(const ConstBuffer& all, const Counts& counts, int root,
+                     const Allocate& allocate, const TimeoutOptions& options);
+  Counts exchange_parts(const ConstBuffer& input, const Counts& to, const Allocate& allocate,
+                        const TimeoutOptions& options);
 
   std::shared_ptr<Group> group_;
 };
 
-// One message of a batch. To send constant memory, use P2POperation::send(data, peer) or
-// `outgoing`.
-struct P2POperation {
-  enum class Kind { Send, Recv };
-  Kind kind = Kind::Send;
-  Elements data = {};
-  int peer = 0;
-  int tag = 0;
-  std::optional<ConstElements> outgoing = std::nullopt;  // for Send, instead of `data`
+// One message of a batch.
+class P2POp {
+ public:
+  static P2POp send(ConstBuffer data, int to, int tag = 0) { return {true, data, {}, to, tag}; }
+  static P2POp recv(Buffer data, std::optional<int> from, int tag = 0) {
+    return {false, {}, data, from, tag};
+  }
 
-  static P2POperation send(ConstElements data, int to, int tag = 0) {
-    return {Kind::Send, {}, to, tag, data};
-  }
-  static P2POperation recv(Elements data, int from, int tag = 0) {
-    return {Kind::Recv, data, from, tag, std::nullopt};
-  }
+ private:
+  friend std::vector<Work> batch_isend_irecv(ProcessGroup&, const std::vector<P2POp>&,
+                                             const TimeoutOptions&);
+  P2POp(bool is_send, const ConstBuffer& outgoing, const Buffer& incoming, std::optional<int> peer,
+        int tag)
+      : is_send_(is_send), outgoing_(outgoing), incoming_(incoming), peer_(peer), tag_(tag) {}
+
+  bool is_send_;
+  ConstBuffer outgoing_;
+  Buffer incoming_;
+  std::optional<int> peer_;
+  int tag_;
 };
 
-// Starts all messages at once; they complete in any order.
-std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POperation>& batch,
-                                    ProcessGroup::Timeout timeout = {});
+// Starts all messages at once; they complete in any order, so that none waits for another one's
+// end. The memory rules of async_op apply. On GPU memory, a batch takes part in the order of
+// collectives: its ranks call it at the same point of that order, and each message is in a batch on
+// both ranks.
+//
+//     const int next = (group.rank() + 1) % group.size();
+//     const int previous = (group.rank() + group.size() - 1) % group.size();
+//     std::vector<float> mine(1000), theirs(1000);
+//     drun::wait_all(drun::batch_isend_irecv(
+//         group, {drun::P2POp::send(mine, next), drun::P2POp::recv(theirs, previous)}));
+std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& batch,
+                                    const TimeoutOptions& options = {});
 
 // Connects to the other ranks; returns when all ranks are connected. The group is the default group
 // until destroy_process_group(). Throws WorkerError: Usage if the environment is invalid or there
@@ -210,5 +392,42 @@ std::string get_backend();
 bool is_launched_by_agent();
 // The number of restarts of the job; 0 without drun and torchrun.
 int get_restart_count();
+
+// --- Templates of ProcessGroup
+
+template <typename R, typename T>
+std::vector<T> ProcessGroup::all_gather_v(const R& mine, Counts* counts,
+                                          const TimeoutOptions& options) {
+  std::vector<T> all;
+  Counts all_counts = gather_parts(mine, std::nullopt, detail::allocate_in(all), options);
+  if (counts != nullptr) *counts = std::move(all_counts);
+  return all;
+}
+
+template <typename R, typename T>
+std::vector<T> ProcessGroup::gather_v(const R& mine, int root, Counts* counts,
+                                      const TimeoutOptions& options) {
+  std::vector<T> all;
+  Counts all_counts = gather_parts(mine, root, detail::allocate_in(all), options);
+  if (counts != nullptr) *counts = std::move(all_counts);
+  return all;
+}
+
+template <typename R, typename T>
+std::vector<T> ProcessGroup::scatter_v(const R& all, const Counts& counts, int root,
+                                       const TimeoutOptions& options) {
+  std::vector<T> mine;
+  scatter_parts(all, counts, root, detail::allocate_in(mine), options);
+  return mine;
+}
+
+template <typename R, typename T>
+std::vector<T> ProcessGroup::all_to_all_v(const R& input, const Counts& to, Counts* from,
+                                          const TimeoutOptions& options) {
+  std::vector<T> output;
+  Counts from_counts = exchange_parts(input, to, detail::allocate_in(output), options);
+  if (from != nullptr) *from = std::move(from_counts);
+  return output;
+}
 
 }  // namespace drun

@@ -1,7 +1,9 @@
-// core. A handle of an asynchronous operation.
+// core. A handle of an operation. Every operation returns one; it is completed already unless the
+// operation is asynchronous.
 //
-//     drun::Work sum = group.async_all_reduce(gradients);
-//     ...
+//     std::vector<float> gradients(1000);
+//     drun::Work sum = group.all_reduce(gradients, drun::async_op);
+//     while (!sum.is_completed()) std::this_thread::yield();  // the program does something else
 //     sum.wait();
 //
 // Copies refer to the same operation. Destroying a Work does not stop the operation: its memory
@@ -17,6 +19,7 @@
 
 namespace drun {
 
+class Transfer;
 namespace worker {
 class Request;
 }
@@ -27,28 +30,41 @@ class Work {
 
   // A completed operation.
   Work() = default;
-  explicit Work(std::shared_ptr<worker::Request> request);
+  // A completed message.
+  explicit Work(int peer) : peer_(peer) {}
+  explicit Work(std::shared_ptr<worker::Request> request, std::weak_ptr<Transfer> transfer = {});
 
   // Blocks until the operation is done or has failed. Without a timeout, the operation's timeout
   // applies. If this timeout ends first: WorkerError (Timeout), and the operation continues.
   void wait(Timeout timeout = {}) const;
+  // For work on a GPU that uses the result: makes `stream`, a cudaStream_t of the operation's GPU
+  // (null: the default stream), wait for the operation. The calling thread does not block, except
+  // while the group is still connecting. If the operation is on host memory, the same as wait().
+  // Throws the operation's error if it is known by now. A later error breaks the group at the
+  // operation's timeout at the latest: `stream` then continues, with unspecified data, and the
+  // group's next call and error() report it. So check error() or wait() before the data leaves the
+  // GPU.
+  void wait_stream(void* stream) const;
   // Done or failed.
   bool is_completed() const;
   // Null while it runs, and after success.
   std::exception_ptr error() const;
-  // Waits, and returns the other rank of a message.
+  // Waits, and returns the other rank of a message; unspecified for a collective.
   int peer() const;
 
  private:
   std::shared_ptr<worker::Request> request_;  // null: already done
+  std::weak_ptr<Transfer> transfer_;          // until it is done; empty: not on a GPU
+  int peer_ = 0;                              // if it is null
 };
 
 // Blocks until all operations are done, also those after one that has failed, then throws the error
 // of the first one in the list that has failed. The timeout applies to all of them together: if it
 // ends first, WorkerError (Timeout), and the operations continue.
 //
-//     std::vector<drun::Work> works = drun::batch_isend_irecv(group, batch);
-//     drun::wait_all(works);
+//     std::vector<float> first(1000), second(1000);
+//     drun::wait_all({group.all_reduce(first, drun::async_op),
+//                     group.all_reduce(second, drun::async_op)});
 void wait_all(const std::vector<Work>& works, Work::Timeout timeout = {});
 
 // Blocks until an operation is done or has failed, and returns its index. Does not throw its error:

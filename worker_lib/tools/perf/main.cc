@@ -72,6 +72,7 @@ void run(const Options& options) {
     if (!has_sizes) break;
   }
   group.barrier();
+  destroy_process_group();
 }
 
 }  // namespace

@@ -22,11 +22,11 @@ struct Bench {
   ProcessGroup& group;
   const Place& place;
 
-  bool is_in_a_row(const Trial& trial) const { return place.gpu && trial.start; }
+  bool is_in_a_row(const Trial& trial) const { return place.gpu && trial.takes_async_op; }
 };
 
 void run_in_a_row(const Trial& trial, int times, std::vector<Work>& under_way) {
-  for (int i = 0; i < times; ++i) under_way.push_back(trial.start());
+  for (int i = 0; i < times; ++i) under_way.push_back(trial.run(async_op));
   for (const Work& work : under_way) work.wait();
 }
 
@@ -39,7 +39,7 @@ double seconds_of(const Bench& bench, const Trial& trial, int times) {
   if (is_in_a_row) {
     run_in_a_row(trial, times, under_way);
   } else {
-    for (int i = 0; i < times; ++i) trial.run();
+    for (int i = 0; i < times; ++i) trial.run({});
   }
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -48,7 +48,7 @@ double seconds_of(const Bench& bench, const Trial& trial, int times) {
 // fresh numbers, and is not timed.
 void run_checked(const Trial& trial) {
   trial.fill();
-  trial.run();
+  trial.run({});
   trial.check();
 }
 

@@ -53,17 +53,20 @@ Trial trial_of_one_buffer(ProcessGroup& group, const Options& options, const Pla
   Trial trial{.count = count};
   trial.fill = [=] { data->fill([=](std::size_t i) { return brought(rank, i); }); };
   if (name == "broadcast") {
-    trial.run = [=, &group] { group.broadcast(data->all(), root); };
-    trial.start = [=, &group] { return group.async_broadcast(data->all(), root); };
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.broadcast(data->all(), root, how);
+    };
     trial.check = [=] { data->check([=](std::size_t i) { return brought(root, i); }); };
   } else if (name == "all_reduce") {
-    trial.run = [=, &group] { group.all_reduce(data->all(), op); };
-    trial.start = [=, &group] { return group.async_all_reduce(data->all(), op); };
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.all_reduce(data->all(), op, how);
+    };
     trial.check = [=] { data->check([=](std::size_t i) { return reduced(op, size, i); }); };
     trial.bus_factor = 2.0 * (size - 1) / size;
   } else {
-    trial.run = [=, &group] { group.reduce(data->all(), root, op); };
-    trial.start = [=, &group] { return group.async_reduce(data->all(), root, op); };
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.reduce(data->all(), root, op, how);
+    };
     trial.check = [=] {
       data->check(
           [=](std::size_t i) { return rank == root ? reduced(op, size, i) : brought(rank, i); });
@@ -93,19 +96,22 @@ void make_moves(const std::string& name, ProcessGroup& group, const Parts& the, 
   const auto is_gathered = [the](std::size_t i) { return the.gathered(i); };
   if (name == "gather") {
     const auto all = [the] { return the.is_root() ? the.out->all() : the.out->none(); };
-    trial.run = [=, &group] { group.gather(the.in->all(), all(), the.root); };
-    trial.start = [=, &group] { return group.async_gather(the.in->all(), all(), the.root); };
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.gather(the.in->all(), all(), the.root, how);
+    };
     trial.check = [=] {
       if (the.is_root()) the.out->check(is_gathered);
     };
   } else if (name == "all_gather") {
-    trial.run = [=, &group] { group.all_gather(the.in->all(), the.out->all()); };
-    trial.start = [=, &group] { return group.async_all_gather(the.in->all(), the.out->all()); };
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.all_gather(the.in->all(), the.out->all(), how);
+    };
     trial.check = [=] { the.out->check(is_gathered); };
   } else {
     const auto all = [the] { return the.is_root() ? the.in->all() : the.in->none(); };
-    trial.run = [=, &group] { group.scatter(all(), the.out->all(), the.root); };
-    trial.start = [=, &group] { return group.async_scatter(all(), the.out->all(), the.root); };
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.scatter(all(), the.out->all(), the.root, how);
+    };
     trial.check = [=] {
       the.out->check([=](std::size_t i) { return brought(the.root, the.first() + i); });
     };
@@ -115,16 +121,16 @@ void make_moves(const std::string& name, ProcessGroup& group, const Parts& the, 
 // Of reduce_scatter and all_to_all, which come from a whole on every rank.
 void make_exchanges(const std::string& name, ProcessGroup& group, const Parts& the, Trial& trial) {
   if (name == "reduce_scatter") {
-    trial.run = [=, &group] { group.reduce_scatter(the.in->all(), the.out->all(), the.op); };
-    trial.start = [=, &group] {
-      return group.async_reduce_scatter(the.in->all(), the.out->all(), the.op);
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.reduce_scatter(the.in->all(), the.out->all(), the.op, how);
     };
     trial.check = [=] {
       the.out->check([=](std::size_t i) { return reduced(the.op, the.size, the.first() + i); });
     };
   } else {
-    trial.run = [=, &group] { group.all_to_all(the.in->all(), the.out->all()); };
-    trial.start = [=, &group] { return group.async_all_to_all(the.in->all(), the.out->all()); };
+    trial.run = [=, &group](const OpOptions& how) {
+      return group.all_to_all(the.in->all(), the.out->all(), how);
+    };
     trial.check = [=] {
       the.out->check([=](std::size_t i) {
         return brought(static_cast<int>(i / the.part), the.first() + i % the.part);
@@ -161,8 +167,7 @@ Trial trial_of_parts(ProcessGroup& group, const Options& options, const Place& p
   return trial;
 }
 
-// To the next rank, from the one before: half of them send first. One at a time: each that is under
-// way has a thread.
+// To the next rank, from the one before: half of them send first. One at a time.
 Trial trial_of_messages(ProcessGroup& group, const Options& options, const Place& place,
                         std::size_t count) {
   const auto out = std::make_shared<Buffer>(group, place, count, options.type);
@@ -170,15 +175,16 @@ Trial trial_of_messages(ProcessGroup& group, const Options& options, const Place
   const int rank = group.rank();
   const int next = (rank + 1) % group.size();
   const int before = (rank + group.size() - 1) % group.size();
-  Trial trial{.count = count};
+  Trial trial{.count = count, .takes_async_op = false};
   trial.fill = [=] {
     out->fill([=](std::size_t i) { return brought(rank, i); });
     in->fill([](std::size_t) { return 0; });
   };
-  trial.run = [=, &group] {
-    const Work sent = group.isend(out->all(), next);
+  trial.run = [=, &group](const OpOptions&) {
+    const Work sent = group.send(out->all(), next, async_op);
     group.recv(in->all(), before);
     sent.wait();
+    return Work();
   };
   trial.check = [=] { in->check([=](std::size_t i) { return brought(before, i); }); };
   return trial;
@@ -193,8 +199,7 @@ Trial make_trial(ProcessGroup& group, const Options& options, const Place& place
   if (name == "barrier") {
     Trial trial;
     trial.fill = trial.check = [] {};
-    trial.run = [&group] { group.barrier(); };
-    trial.start = [&group] { return group.async_barrier(); };
+    trial.run = [&group](const OpOptions& how) { return group.barrier(how); };
     return trial;
   }
   if (name == "send_recv") return trial_of_messages(group, options, place, count);

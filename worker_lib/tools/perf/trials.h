@@ -16,10 +16,10 @@ namespace drun::perf {
 
 struct Trial {
   std::function<void()> fill{};
-  std::function<void()> run{};    // done when it returns
-  std::function<Work()> start{};  // starts the same; absent: not supported
+  std::function<Work(const OpOptions&)> run{};
   std::function<void()> check{};
   std::size_t count = 0;  // elements in `bytes`
+  bool takes_async_op = true;
   double bus_factor = 1;
 };
 

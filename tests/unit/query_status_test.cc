@@ -1,5 +1,5 @@
 // The job status (census) as requested on any of its nodes.
-#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
@@ -13,21 +13,10 @@ using namespace std::chrono_literals;
 
 RoundDriver three_nodes() { return RoundDriver(test::fixed_spec(3, 2)); }
 
-std::uint64_t census_of_round(const RoundDriver& round, int node) {
-  const auto told = round.sent<SummaryRequest>(RoundDriver::peer(node));
-  REQUIRE(told.size() == 1);
-  return told[0].census;
-}
-
-NodeSummary running_summary() {
-  return {.phase = NodePhase::Running, .workers_running = 2, .up = 5s};
-}
-
-Census only_census(const RoundDriver& round, int node, std::uint64_t question) {
-  const auto told = round.sent<CensusReply>(RoundDriver::peer(node));
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].question == question);
-  return told[0].census;
+Census only_census(const RoundDriver& round, int node, std::uint64_t number) {
+  const std::optional<Census> census = decode_census(round.result(node, number).answer);
+  REQUIRE(census);
+  return *census;
 }
 
 }  // namespace
@@ -35,16 +24,16 @@ Census only_census(const RoundDriver& round, int node, std::uint64_t question) {
 TEST_CASE("a status query is answered with all nodes when all of them have answered") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.receive(RoundDriver::peer(1), CensusRequest{7});
-  const std::uint64_t census = census_of_round(round, 0);
-  CHECK(census_of_round(round, 2) == census);
-  round.receive(RoundDriver::peer(2), CensusRequest{9});  // joins the census in progress
-  CHECK(round.sent<SummaryRequest>(RoundDriver::peer(0)).empty());
+  round.ask(1, 7, QueryKind::Status);
+  const std::uint64_t asked = round.number_asked(0);
+  CHECK(round.number_asked(2) == asked);
+  round.ask(2, 9, QueryKind::Status);  // joins the census in progress
+  CHECK(round.sent<NodeQuery>(RoundDriver::peer(0)).empty());
   for (const int node : {2, 0}) {
-    round.receive(RoundDriver::peer(node), SummaryReply{census, running_summary()});
-    CHECK(round.sent<CensusReply>(RoundDriver::peer(1)).empty());
+    round.answer(node, asked, "running");
+    CHECK_FALSE(round.has_result(1));
   }
-  round.receive(RoundDriver::peer(1), SummaryReply{census, {NodePhase::Stopping, 1, 1, 4s}});
+  round.answer(1, asked, "stopping");
   CHECK(only_census(round, 2, 9) == only_census(round, 1, 7));
   const Census told = only_census(round, 1, 7);
   CHECK(told.job.phase == JobPhase::Running);
@@ -55,27 +44,27 @@ TEST_CASE("a status query is answered with all nodes when all of them have answe
   CHECK(told.nodes[1].node_rank == 1);
   CHECK(told.nodes[1].host == "host1");
   CHECK(told.nodes[1].workers == 2);
-  CHECK(told.nodes[1].told == NodeSummary{NodePhase::Stopping, 1, 1, 4s});
+  CHECK(told.nodes[1].answer == "stopping");
   CHECK(told.nodes[2].presence == NodePresence::Answered);
 }
 
 TEST_CASE("a node that does not answer is shown as silent after two seconds and is not dropped") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.receive(RoundDriver::peer(1), CensusRequest{7});
-  const std::uint64_t census = census_of_round(round, 0);
-  round.receive(RoundDriver::peer(1), SummaryReply{census, running_summary()});
-  round.receive(RoundDriver::peer(1), SummaryReply{census, {}});      // a duplicate
-  round.receive(RoundDriver::peer(0), SummaryReply{census + 1, {}});  // an unknown census
-  REQUIRE(*deadline(round.state) <= round.state.census.answer_by);    // it sets its own deadline
+  round.ask(1, 7, QueryKind::Status);
+  const std::uint64_t asked = round.number_asked(0);
+  round.answer(1, asked, "running");
+  round.answer(1, asked, "x");      // a duplicate
+  round.answer(0, asked + 1, "x");  // an unknown census
+  REQUIRE(*deadline(round.state) <= round.now + 2s);
   round.wait(1999ms);
   CHECK(round.actions.empty());
   round.wait(1ms);
   const Census told = only_census(round, 1, 7);
   CHECK(told.nodes[0].presence == NodePresence::Asked);
   CHECK(told.nodes[0].heard == 2s);
-  CHECK(told.nodes[1].told == running_summary());
-  round.receive(RoundDriver::peer(0), SummaryReply{census, running_summary()});  // late
+  CHECK(told.nodes[1].answer == "running");
+  round.answer(0, asked, "running");  // late
   CHECK(round.actions.empty());
   CHECK(round.state.phase == RoundPhase::Running);
 }
@@ -83,9 +72,9 @@ TEST_CASE("a node that does not answer is shown as silent after two seconds and 
 TEST_CASE("a census does not wait for a node that is lost meanwhile") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.receive(RoundDriver::peer(1), CensusRequest{7});
-  const std::uint64_t census = census_of_round(round, 0);
-  for (const int node : {0, 1}) round.receive(RoundDriver::peer(node), SummaryReply{census, {}});
+  round.ask(1, 7, QueryKind::Status);
+  const std::uint64_t asked = round.number_asked(0);
+  for (const int node : {0, 1}) round.answer(node, asked, "x");
   round.leave(RoundDriver::peer(2));
   const Census told = only_census(round, 1, 7);
   CHECK(told.nodes[2].presence == NodePresence::Lost);
@@ -95,16 +84,16 @@ TEST_CASE("a census does not wait for a node that is lost meanwhile") {
 TEST_CASE("a query within half a second gets the same answer without another census") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.receive(RoundDriver::peer(1), CensusRequest{7});
-  const std::uint64_t census = census_of_round(round, 0);
-  for (const int node : {0, 1, 2}) round.receive(RoundDriver::peer(node), SummaryReply{census, {}});
+  round.ask(1, 7, QueryKind::Status);
+  const std::uint64_t asked = round.number_asked(0);
+  for (const int node : {0, 1, 2}) round.answer(node, asked, "x");
   round.now += 499ms;
-  round.receive(RoundDriver::peer(0), CensusRequest{1});
+  round.ask(0, 1, QueryKind::Status);
   CHECK(only_census(round, 0, 1).nodes.size() == 3);
   CHECK(round.count<SendAll>() == 0);
   round.now += 1ms;
-  round.receive(RoundDriver::peer(0), CensusRequest{2});
-  CHECK(census_of_round(round, 2) == census + 1);
+  round.ask(0, 2, QueryKind::Status);
+  CHECK(round.number_asked(2) == asked + 1);
 }
 
 TEST_CASE("ten thousand queries within half a second share one encoded answer") {
@@ -112,29 +101,28 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
   spec.node_count = 2000;
   RoundDriver round(spec);
   round.join_all();
-  round.receive(RoundDriver::peer(1), CensusRequest{0});
-  const std::uint64_t census = census_of_round(round, 0);
-  for (int node = 0; node < 2000; ++node)
-    round.receive(RoundDriver::peer(node), SummaryReply{census, {}});
+  round.ask(1, 0, QueryKind::Status);
+  const std::uint64_t asked = round.number_asked(0);
+  for (int node = 0; node < 2000; ++node) round.answer(node, asked, "x");
   struct Queued {
     std::string head;
-    SharedReply::Bytes body;
+    SharedResult::Bytes body;
   };
   std::vector<Queued> queues;
-  std::shared_ptr<const CoordinatorMessage> encoded;
-  std::optional<SharedReply> frames;
+  std::shared_ptr<const QueryResult> encoded;
+  std::optional<SharedResult> frames;
   std::size_t encodings = 0;
   for (std::uint64_t i = 1; i <= 10'000; ++i) {
-    round.receive(RoundDriver::peer(static_cast<int>(i % 2000)), CensusRequest{i});
+    round.ask(static_cast<int>(i % 2000), i, QueryKind::Status);
     REQUIRE(round.actions.size() == 1);
-    const auto& send = std::get<SendAnswer>(round.actions[0]);
-    if (send.answer != encoded) {  // as the server does
-      encoded = send.answer;
+    const auto& send = std::get<SendResult>(round.actions[0]);
+    if (send.result != encoded) {  // as the server does
+      encoded = send.result;
       frames.emplace(*encoded);
       ++encodings;
     }
     REQUIRE(send.requesters.size() == 1);
-    CHECK(send.requesters[0].question == i);
+    CHECK(send.requesters[0].number == i);
     queues.push_back({frames->head(i), frames->body()});
   }
   CHECK(encodings == 1);
@@ -149,22 +137,29 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
 TEST_CASE("queries beyond the limit are answered with a note") {
   RoundDriver round = three_nodes();
   round.join_all();
-  for (std::size_t i = 0; i < kMostRequesters; ++i)
-    round.receive(RoundDriver::peer(1), CensusRequest{i});
-  round.receive(RoundDriver::peer(1), CensusRequest{99});
-  CHECK_THAT(only_census(round, 1, 99).note, ContainsSubstring("too many ask"));
+  for (std::size_t i = 0; i < kMostRequestsOfMember; ++i) round.ask(1, i, QueryKind::Status);
+  round.ask(1, 99, QueryKind::Status);
+  CHECK(round.result(1, 99).note == "too many ask at the same time");
 }
 
 TEST_CASE("before the first world a census lists the missing nodes") {
   RoundDriver round = three_nodes();
   round.join(1);
-  round.receive(RoundDriver::peer(1), CensusRequest{7});
-  round.receive(RoundDriver::peer(1), SummaryReply{census_of_round(round, 1), {}});
+  round.ask(1, 7, QueryKind::Status);
+  round.answer(1, round.number_asked(1), "x");
   const Census told = only_census(round, 1, 7);
   CHECK(told.job.phase == JobPhase::Joining);
   CHECK_FALSE(told.job.round);
   CHECK(told.job.joined_nodes == 1);
   CHECK(told.missing_ranks == std::vector<int>{0, 2});
+}
+
+TEST_CASE("an answer that is too long for a census closes the connection") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  round.ask(1, 7, QueryKind::Status);
+  round.answer(0, round.number_asked(0), std::string(kMostStatusBytes + 1, 'x'));
+  CHECK(round.dropped(RoundDriver::peer(0)));
 }
 
 TEST_CASE("the last failure is remembered in later rounds, without its long texts") {
@@ -188,10 +183,10 @@ TEST_CASE("the last failure is remembered in later rounds, without its long text
 TEST_CASE("spares are queried, may query, and are listed after the nodes of the world") {
   test::ElasticJob job(1, 2);
   for (const int node : {0, 1, 2}) job.come(node);
-  job.receive(RoundDriver::peer(2), CensusRequest{7});
-  const std::uint64_t census = census_of_round(job, 0);
-  CHECK(census_of_round(job, 2) == census);
-  for (const int node : {0, 1, 2}) job.receive(RoundDriver::peer(node), SummaryReply{census, {}});
+  job.ask(2, 7, QueryKind::Status);
+  const std::uint64_t asked = job.number_asked(0);
+  CHECK(job.number_asked(2) == asked);
+  for (const int node : {0, 1, 2}) job.answer(node, asked, "x");
   const Census told = only_census(job, 2, 7);
   CHECK(told.job.joined_nodes == 2);
   CHECK(told.job.spares == 1);
@@ -206,7 +201,7 @@ TEST_CASE("a node that has received the outcome is not queried") {
   round.receive(RoundDriver::peer(0), Signaled{15});
   for (const int node : {0, 1, 2}) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   REQUIRE(round.state.phase == RoundPhase::Ending);
-  round.receive(RoundDriver::peer(1), CensusRequest{7});
+  round.ask(1, 7, QueryKind::Status);
   CHECK(only_census(round, 1, 7).job.phase == JobPhase::Finishing);
 }
 
@@ -219,12 +214,11 @@ TEST_CASE("the census of a very large job fits into a frame and counts the nodes
     hello.host.assign(256, 'h');
     round.join(RoundDriver::peer(node), hello);
   }
-  const Census census = census_of(round.state, round.now);
+  const Census census = census_of(round.state, OpenQuery{}, round.now);
   CHECK(census.nodes.size() > 500);
   CHECK(census.nodes.size() + static_cast<std::size_t>(census.nodes_not_listed) == 5000);
-  const std::string frame = encode(CoordinatorMessage(CensusReply{1, census}));
-  CHECK(frame.size() <= kFrameLimitBytes);
-  CHECK(decode_coordinator_message(std::string_view(frame).substr(4)).has_value());
+  CHECK(encode_census(census).size() <= kMostResultBytes);
+  CHECK(decode_census(encode_census(census)) == census);
 }
 
 TEST_CASE("an outcome has the time of the job, which continues after the nodes have reported") {

@@ -1,5 +1,6 @@
-// core. Decides which ranks caused a hang. In a job that hangs, most of the silent ranks (those
-// without activity) only wait for the rank that hung. agent/hang detects the silent ranks.
+// core. Merges the evidence of all nodes (MergedStacks), and decides which ranks caused a hang. In
+// a job that hangs, most of the silent ranks (those without activity) only wait for the rank that
+// hung.
 //
 // The first rule that applies decides:
 //   1. worker_lib counts the operations of the whole world: the other ranks wait for those that
@@ -22,12 +23,15 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "rendezvous/job/evidence.h"
+#include "agent/stacks/evidence.h"
+#include "rendezvous/job/stack_answers.h"
 
-namespace drun::rendezvous {
+namespace drun::agent {
 
 // The positions of all ranks, without the text of their stacks. Unlike Evidence, it omits no rank.
 struct RankPositions {
@@ -47,18 +51,27 @@ struct RankPositions {
 // Adds one node's answer. No two answers may contain the same rank.
 void note(RankPositions& positions, const Evidence& evidence);
 
-struct HangVerdict {
-  RankRanges culprits{};  // some or all of the suspects; empty: no hang
-  bool are_all = false;   // rule 5
-  // Rule 1: the number of the operation that all ranks have begun.
-  std::optional<std::uint64_t> begun_by_all{};
-  std::string words{};  // "last ended all_reduce #811, not in one", or why there is no hang
-  bool operator==(const HangVerdict&) const = default;
-};
-
 // `suspects`: ranks that were reported as silent. Those that are active again do not count.
 // `begun_by_all`: of the verdict before, in this round.
 HangVerdict judge(const RankPositions& positions, const RankRanges& suspects,
                   std::optional<std::uint64_t> begun_by_all = {});
 
-}  // namespace drun::rendezvous
+// The evidence of all nodes, merged as it arrives. The coordinator gets it through JoinSpec.
+class MergedStacks final : public StackAnswers {
+ public:
+  bool add(const RankRange& ranks, std::string_view answer) override;
+  void add_note(const std::string& note) override { found_.notes.push_back(note); }
+  std::string merged() override;
+  std::string text() override;
+  HangVerdict judge(const RankRanges& suspects,
+                    std::optional<std::uint64_t> begun_by_all) const override {
+    return agent::judge(positions_, suspects, begun_by_all);
+  }
+
+ private:
+  Evidence found_;           // to be shown, within the limits of a message
+  RankPositions positions_;  // of all ranks
+};
+std::unique_ptr<StackAnswers> make_merged_stacks();
+
+}  // namespace drun::agent

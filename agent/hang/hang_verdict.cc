@@ -1,12 +1,15 @@
-#include "rendezvous/coordinator/hang_verdict.h"
+#include "agent/hang/hang_verdict.h"
 
 #include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
 
-namespace drun::rendezvous {
+namespace drun::agent {
 namespace {
+
+constexpr std::size_t kMostGroupsAtOnce = 256;  // while answers arrive; about 30 KiB each
+constexpr std::size_t kTextBytes = std::size_t{30} << 10;  // a failure's traceback carries 32 KiB
 
 using Place = RankPositions::Place;
 
@@ -152,4 +155,37 @@ HangVerdict judge(const RankPositions& positions, const RankRanges& suspects,
   return verdict;
 }
 
-}  // namespace drun::rendezvous
+bool MergedStacks::add(const RankRange& ranks, std::string_view answer) {
+  const std::optional<Evidence> evidence = decode_evidence(answer);
+  if (!evidence) return false;
+  for (const StackGroup& group : evidence->groups) {
+    for (const RankRange& range : group.ranks)
+      if (range.first < ranks.first || range.last > ranks.last) return false;
+  }
+  note(positions_, *evidence);
+  gather(found_, *evidence);
+  if (found_.groups.size() <= kMostGroupsAtOnce) return true;
+  settle(found_);
+  shrink(found_);
+  return true;
+}
+
+std::string MergedStacks::merged() {
+  settle(found_);
+  return encode_evidence(found_);
+}
+
+std::string MergedStacks::text() {
+  settle(found_);
+  shrink(found_);
+  std::string text;
+  for (const std::string& line : evidence_lines(found_, 400)) {
+    if (text.size() + line.size() > kTextBytes) return text + "...\n";
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::unique_ptr<StackAnswers> make_merged_stacks() { return std::make_unique<MergedStacks>(); }
+
+}  // namespace drun::agent

@@ -2,7 +2,7 @@
 #include <random>
 #include <set>
 
-#include "rendezvous/coordinator/hang_verdict.h"
+#include "agent/hang/hang_verdict.h"
 #include "rendezvous/coordinator/node_queries.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
@@ -11,6 +11,10 @@
 namespace drun::rendezvous {
 namespace {
 
+using agent::decode_evidence;
+using agent::Evidence;
+using agent::NcclPosition;
+using agent::RankPositions;
 using test::RoundDriver;
 using test::running_round;
 using namespace std::chrono_literals;
@@ -74,97 +78,116 @@ HangVerdict verdict_on(const Evidence& evidence, const std::vector<int>& suspect
   return judge(positions, ranges(suspects));
 }
 
-std::uint64_t look_of(const RoundDriver& round, int node) {
-  const auto told = round.sent<EvidenceRequest>(RoundDriver::peer(node));
-  REQUIRE(told.size() == 1);
-  return told[0].look;
+void answer(RoundDriver& round, int node, std::uint64_t number, const Evidence& evidence) {
+  round.answer(node, number, agent::encode_evidence(evidence));
+}
+
+Evidence stacks_told(const RoundDriver& round, int node, std::uint64_t number) {
+  const std::optional<Evidence> evidence = decode_evidence(round.result(node, number).answer);
+  REQUIRE(evidence);
+  return *evidence;
 }
 
 }  // namespace
 
-TEST_CASE("a stack query returns the evidence of all nodes, with equal stacks in one group") {
+TEST_CASE("a query of the stacks returns those of all nodes, with equal stacks in one group") {
   RoundDriver round = running_round(3);
-  round.receive(RoundDriver::peer(1), StacksRequest{7});
-  const std::uint64_t look = look_of(round, 0);
-  CHECK(look_of(round, 2) == look);
-  round.receive(RoundDriver::peer(2), StacksRequest{9});  // joins the collection in progress
-  CHECK(round.sent<EvidenceRequest>(RoundDriver::peer(0)).empty());
-  round.receive(RoundDriver::peer(0), EvidenceReply{look, answer_of(0)});
-  round.receive(RoundDriver::peer(2), EvidenceReply{look, answer_of(2)});
-  CHECK(round.sent<StacksReply>(RoundDriver::peer(1)).empty());
-  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1, {.place = "there"})});
-  const auto told = round.sent<StacksReply>(RoundDriver::peer(1));
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].question == 7);
-  REQUIRE(told[0].evidence.groups.size() == 2);
-  CHECK(ranks_text(told[0].evidence.groups[0].ranks) == "ranks 0, 1, 4, 5");
-  CHECK(told[0].evidence.notes.empty());
-  CHECK(round.sent<StacksReply>(RoundDriver::peer(2)).at(0).question == 9);
+  round.ask(1, 7, QueryKind::Stacks);
+  const std::uint64_t number = round.number_asked(0);
+  CHECK(round.number_asked(2) == number);
+  round.ask(2, 9, QueryKind::Stacks);  // gets the result of the open query
+  CHECK(round.sent<NodeQuery>(RoundDriver::peer(0)).empty());
+  answer(round, 0, number, answer_of(0));
+  answer(round, 2, number, answer_of(2));
+  CHECK_FALSE(round.has_result(1));
+  answer(round, 1, number, answer_of(1, {.place = "there"}));
+  const Evidence told = stacks_told(round, 1, 7);
+  REQUIRE(told.groups.size() == 2);
+  CHECK(ranks_text(told.groups[0].ranks) == "ranks 0, 1, 4, 5");
+  CHECK(told.notes.empty());
+  CHECK(stacks_told(round, 2, 9) == told);
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
 TEST_CASE("a node that does not answer within ten seconds is named") {
   RoundDriver round = running_round(3);
-  round.receive(RoundDriver::peer(1), StacksRequest{7});
-  const std::uint64_t look = look_of(round, 1);
-  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1)});
-  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1)});  // a duplicate
-  round.receive(RoundDriver::peer(0),
-                EvidenceReply{look + 1, answer_of(0)});  // an unknown collection
+  round.ask(1, 7, QueryKind::Stacks);
+  const std::uint64_t number = round.number_asked(1);
+  answer(round, 1, number, answer_of(1));
+  answer(round, 1, number, answer_of(1));      // a duplicate
+  answer(round, 0, number + 1, answer_of(0));  // of no query
   for (int i = 0; i < 3; ++i) {
-    CHECK(round.sent<StacksReply>(RoundDriver::peer(1)).empty());
+    CHECK_FALSE(round.has_result(1));
     for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Ping{});
     round.wait(3s);
   }
   for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Ping{});
   round.wait(1s);
-  const auto told = round.sent<StacksReply>(RoundDriver::peer(1));
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].evidence.notes == std::vector<std::string>{"node 0 (host0): no answer in 10 s",
-                                                           "node 2 (host2): no answer in 10 s"});
-  round.receive(RoundDriver::peer(0), EvidenceReply{look, answer_of(0)});  // late
+  CHECK(stacks_told(round, 1, 7).notes ==
+        std::vector<std::string>{"node 0 (host0): no answer in 10 s",
+                                 "node 2 (host2): no answer in 10 s"});
+  answer(round, 0, number, answer_of(0));  // late
   CHECK(round.actions.empty());
 }
 
-TEST_CASE("a stack query does not wait for a node that leaves meanwhile") {
+TEST_CASE("a query of the stacks does not wait for a node that leaves meanwhile") {
   RoundDriver round = running_round(3);
-  round.receive(RoundDriver::peer(1), StacksRequest{7});
-  const std::uint64_t look = look_of(round, 1);
-  round.receive(RoundDriver::peer(0), EvidenceReply{look, answer_of(0)});
-  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1)});
+  round.ask(1, 7, QueryKind::Stacks);
+  const std::uint64_t number = round.number_asked(1);
+  answer(round, 0, number, answer_of(0));
+  answer(round, 1, number, answer_of(1));
   round.leave(RoundDriver::peer(2));
-  const auto told = round.sent<StacksReply>(RoundDriver::peer(1));
-  REQUIRE(told.size() == 1);
-  REQUIRE(told[0].evidence.notes.size() == 1);
-  CHECK_THAT(told[0].evidence.notes[0], ContainsSubstring("node 2 (host2): lost, "));
+  const Evidence told = stacks_told(round, 1, 7);
+  REQUIRE(told.notes.size() == 1);
+  CHECK_THAT(told.notes[0], ContainsSubstring("node 2 (host2): lost, its connection closed"));
 }
 
-TEST_CASE("evidence about another node's ranks closes the connection") {
+TEST_CASE("a query of the stacks ends before the next world begins") {
+  RoundDriver round = running_round(2, 1);
+  round.ask(1, 7, QueryKind::Stacks);
+  const std::uint64_t number = round.number_asked(1);
+  answer(round, 1, number, answer_of(1));
+  round.receive(RoundDriver::peer(0), Failed{0, test::aged_failure(0)});
+  round.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(1), Stopped{0, {}, 0});
+  REQUIRE(round.state.round == 1);
+  CHECK(stacks_told(round, 1, 7).groups.size() == 1);
+  answer(round, 0, number, answer_of(0));
+  CHECK(round.actions.empty());
+}
+
+TEST_CASE("stacks of another node's ranks, or none at all, close the connection") {
+  const std::string wrong =
+      GENERATE(agent::encode_evidence(answer_of(2)), std::string("x"), std::string());
   RoundDriver round = running_round(3);
-  round.receive(RoundDriver::peer(1), StacksRequest{7});
-  const std::uint64_t look = look_of(round, 1);
-  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(2)});
+  round.ask(1, 7, QueryKind::Stacks);
+  round.answer(1, round.number_asked(1), wrong);
   CHECK(round.dropped(RoundDriver::peer(1)));
+}
+
+TEST_CASE("before and after the world, a query of the stacks finds no workers") {
+  RoundDriver round(test::fixed_spec(2));
+  round.join(0);
+  round.ask(0, 7, QueryKind::Stacks);
+  CHECK(round.result(0, 7).note == "no workers run");
 }
 
 TEST_CASE("a hung rank is a failure of that rank, and all nodes get the evidence") {
   RoundDriver round = running_round(3, 1);
   round.receive(RoundDriver::peer(1), suspicion(3));
-  CHECK(round.sent<EvidenceRequest>(RoundDriver::peer(0)).empty());  // more suspects may follow
+  CHECK(round.sent<NodeQuery>(RoundDriver::peer(0)).empty());  // more suspects may follow
   round.wait(200ms);
-  const std::uint64_t look = look_of(round, 0);
-  for (const int node : {0, 2})
-    round.receive(RoundDriver::peer(node),
-                  EvidenceReply{look, answer_of(node, {.is_quiet = false})});
+  const std::uint64_t number = round.number_asked(0);
+  for (const int node : {0, 2}) answer(round, node, number, answer_of(node, {.is_quiet = false}));
   Evidence found = evidence_of(2, {.is_quiet = false});
   merge(found, evidence_of(3, {.place = "there"}));
-  round.receive(RoundDriver::peer(1), EvidenceReply{look, found});
+  answer(round, 1, number, found);
   CHECK(round.state.phase == RoundPhase::Stopping);
   for (int node = 0; node < 3; ++node) {
     const auto hangs = round.sent<HangFound>(RoundDriver::peer(node));
     REQUIRE(hangs.size() == 1);
     CHECK(hangs[0].cause == "rank 3 on node 1 (host1) hung: no output and no CPU time for 60 s");
-    CHECK(hangs[0].evidence.groups.size() == 2);
+    CHECK(decode_evidence(hangs[0].evidence)->groups.size() == 2);
     CHECK(round.sent<Stop>(RoundDriver::peer(node)).size() == 1);
   }
   for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
@@ -176,13 +199,11 @@ TEST_CASE("without restarts a hang ends the job with code 123 and all stacks") {
   RoundDriver round = running_round(3);
   round.receive(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
-  const std::uint64_t look = look_of(round, 0);
-  for (const int node : {1, 2})
-    round.receive(RoundDriver::peer(node),
-                  EvidenceReply{look, answer_of(node, {.is_quiet = false})});
+  const std::uint64_t number = round.number_asked(0);
+  for (const int node : {1, 2}) answer(round, node, number, answer_of(node, {.is_quiet = false}));
   Evidence found = evidence_of(0, {.is_quiet = false});
   merge(found, evidence_of(1, {.place = "there", .arrived = 4}));
-  round.receive(RoundDriver::peer(0), EvidenceReply{look, found});
+  answer(round, 0, number, found);
   for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   const auto finish = round.sent<Finish>(RoundDriver::peer(2));
   REQUIRE(finish.size() == 1);
@@ -202,13 +223,12 @@ TEST_CASE("a suspect that is active again when its stack is taken is cleared") {
   RoundDriver round = running_round(3);
   round.receive(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
-  const std::uint64_t look = look_of(round, 0);
+  const std::uint64_t number = round.number_asked(0);
   for (int node = 0; node < 3; ++node)
-    round.receive(RoundDriver::peer(node),
-                  EvidenceReply{look, answer_of(node, {.is_quiet = false})});
+    answer(round, node, number, answer_of(node, {.is_quiet = false}));
   CHECK(round.state.phase == RoundPhase::Running);
   CHECK_THAT(round.log(), ContainsSubstring("signs of life again"));
-  CHECK(round.state.stack_query.suspects.empty());
+  CHECK(round.state.suspects.empty());
 }
 
 TEST_CASE("a suspicion about an old round or another node's rank is not investigated") {
@@ -222,7 +242,7 @@ TEST_CASE("a suspicion about an old round or another node's rank is not investig
     restarted.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   REQUIRE(restarted.state.round == 1);
   restarted.receive(RoundDriver::peer(1), suspicion(3));
-  CHECK(restarted.state.stack_query.suspects.empty());
+  CHECK(restarted.state.suspects.empty());
 }
 
 TEST_CASE("the rank that has begun fewer operations is blamed for the hang") {
@@ -357,7 +377,7 @@ WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) 
     }
   }
   round.wait(200ms);
-  const std::uint64_t look = look_of(round, 0);
+  const std::uint64_t number = round.number_asked(0);
   for (int node = 0; node < kManyNodes; ++node) {
     Evidence found;
     for (int i = 0; i < kWorkersOfEach; ++i) {
@@ -365,7 +385,7 @@ WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) 
       gather(found, evidence_of(rank, stand_of(rank)));
     }
     settle(found);
-    round.receive(RoundDriver::peer(node), EvidenceReply{look, found});
+    answer(round, node, number, found);
   }
   REQUIRE(round.state.phase == RoundPhase::Stopping);
   const auto hangs = round.sent<HangFound>(RoundDriver::peer(kManyNodes - 1));

@@ -1,4 +1,5 @@
 #include <set>
+#include <utility>
 
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
@@ -10,9 +11,6 @@ namespace {
 using test::MemberDriver;
 using Phase = MemberPhase;
 
-constexpr std::initializer_list<Phase> kInTouch{Phase::Running, Phase::Done, Phase::Stopping,
-                                                Phase::Stopped};
-
 Failure hung(int rank) {
   Failure failure;
   failure.rank = rank;
@@ -22,33 +20,47 @@ Failure hung(int rank) {
 
 }  // namespace
 
-TEST_CASE(
-    "a stack query goes to the coordinator if there is one, and is answered locally otherwise") {
-  for (const Phase phase : kInTouch) {
-    MemberDriver member = MemberDriver::in(phase);
-    member.event(OwnQuestion{7});
-    CHECK(member.sent<StacksRequest>().question == 7);
-    member.receive(StacksReply{7, {.notes = {"x"}}});
-    const StacksResult told = member.only<StacksResult>();
-    CHECK(told.question == 7);
-    CHECK(told.evidence.notes.size() == 1);
+TEST_CASE("a member sends a query to the coordinator if it has one, and answers it itself if not") {
+  const auto [kind, in_touch] =
+      GENERATE(std::pair(QueryKind::Status, std::set{Phase::Joined, Phase::Running, Phase::Done,
+                                                     Phase::Stopping, Phase::Stopped}),
+               std::pair(QueryKind::Stacks,
+                         std::set{Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}),
+               std::pair(QueryKind::Log,
+                         std::set{Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}));
+  const Phase phase =
+      GENERATE(Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Joined, Phase::Running,
+               Phase::Done, Phase::Stopping, Phase::Stopped, Phase::Leaving, Phase::Ending);
+  const Query query{7, kind, 3, "x"};
+  MemberDriver member = MemberDriver::in(phase);
+  member.event(query);
+  if (in_touch.contains(phase)) {
+    CHECK(member.sent<Query>() == query);
+    member.receive(QueryResult{7, "", "y"});
+    CHECK(member.only<QueryResult>() == QueryResult{7, "", "y"});
+    return;
   }
-  for (const Phase phase : {Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Joined}) {
-    MemberDriver member = MemberDriver::in(phase);
-    member.event(OwnQuestion{7});
-    CHECK(member.only<StacksResult>().evidence.notes ==
-          std::vector<std::string>{"no workers run yet"});
-  }
+  CHECK(member.only<QueryResult>().number == 7);
+  const std::string note = member.only<QueryResult>().note;
+  if (kind != QueryKind::Status && !member.state.world)
+    CHECK(note == "no workers run yet");
+  else if (phase == Phase::Leaving || phase == Phase::Ending)
+    CHECK(note == "this node leaves the job");
+  else
+    CHECK(note == "this node is not in touch with its job");
 }
 
-TEST_CASE("a request for stacks goes to the agent, and the evidence is returned with its number") {
-  MemberDriver member = MemberDriver::in(Phase::Running);
-  member.receive(EvidenceRequest{3});
-  CHECK(member.only<CollectEvidence>().look == 3);
-  member.event(OwnEvidence{3, {.notes = {"x"}}});
-  CHECK(member.sent<EvidenceReply>().look == 3);
+TEST_CASE("a query of this node goes to its agent, and the answer to the coordinator") {
+  for (const Phase phase : {Phase::Joined, Phase::Running, Phase::Stopped, Phase::Leaving}) {
+    MemberDriver member = MemberDriver::in(phase);
+    const NodeQuery query{3, QueryKind::Log, "x"};
+    member.receive(query);
+    CHECK(member.only<NodeQuery>() == query);
+    member.event(NodeAnswer{3, "y"});
+    CHECK(member.sent<NodeAnswer>() == NodeAnswer{3, "y"});
+  }
   MemberDriver ended = MemberDriver::in(Phase::Ended);
-  ended.event(OwnEvidence{3, {}});
+  ended.event(NodeAnswer{3, "y"});
   CHECK(ended.actions.empty());
 }
 
@@ -97,9 +109,9 @@ TEST_CASE("suspects that do not fit into one message are reported in several, wi
 
 TEST_CASE("a hang is shown only in its own round") {
   MemberDriver member = MemberDriver::in(Phase::Running);
-  member.receive(HangFound{0, "rank 3 hung", {}});
+  member.receive(HangFound{0, "rank 3 hung", ""});
   CHECK(member.only<ShowHang>().found.cause == "rank 3 hung");
-  member.receive(HangFound{1, "rank 3 hung", {}});
+  member.receive(HangFound{1, "rank 3 hung", ""});
   CHECK(member.count<ShowHang>() == 0);
 }
 

@@ -1,14 +1,13 @@
-#include "rendezvous/job/evidence.h"
+#include "agent/stacks/evidence.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "rendezvous/base/bytes.h"
+#include "rendezvous/protocol/wire_fields.h"
 
-namespace drun {
+namespace drun::agent {
 namespace {
-
-constexpr std::size_t kShownRanges = 64;
 
 bool stand_together(const StackGroup& one, const StackGroup& other) {
   return one.doing == other.doing && one.arrived == other.arrived &&
@@ -16,22 +15,22 @@ bool stand_together(const StackGroup& one, const StackGroup& other) {
          one.nccl == other.nccl && one.source == other.source && one.lines == other.lines;
 }
 
-void sort_by_size(std::vector<StackGroup>& groups) {
+void sort_by_size(std::vector<StackGroup>& list) {
   struct Sized {
     std::size_t count = 0;
     int first = 0;
     StackGroup group{};
   };
   std::vector<Sized> sized;
-  sized.reserve(groups.size());
-  for (StackGroup& group : groups) {
+  sized.reserve(list.size());
+  for (StackGroup& group : list) {
     const int first = group.ranks.empty() ? 0 : group.ranks.front().first;
     sized.push_back({count_of(group.ranks), first, std::move(group)});
   }
   std::stable_sort(sized.begin(), sized.end(), [](const Sized& one, const Sized& other) {
     return one.count != other.count ? one.count > other.count : one.first < other.first;
   });
-  for (std::size_t i = 0; i < groups.size(); ++i) groups[i] = std::move(sized[i].group);
+  for (std::size_t i = 0; i < list.size(); ++i) list[i] = std::move(sized[i].group);
 }
 
 void note(std::vector<std::string>& notes, const std::string& text) {
@@ -66,82 +65,29 @@ std::string head_of(const StackGroup& group) {
   return text + " (" + group.source + ")";
 }
 
+template <typename Archive>
+void fields(Archive& archive, StackGroup& group) {
+  rendezvous::rank_ranges(archive, group.ranks, kMostRankRanges);
+  archive.text(group.doing, kStackLineBytes);
+  archive.bits(group.arrived);
+  archive.flag(group.is_inside);
+  archive.flag(group.is_quiet);
+  rendezvous::word(archive, group.nccl, NcclPosition::Behind);
+  archive.text(group.source, kStackLineBytes);
+  archive.list(group.lines, kMostStackLines,
+               [](auto& each, std::string& line) { each.text(line, kStackLineBytes); });
+}
+
+template <typename Archive>
+void fields(Archive& archive, Evidence& evidence) {
+  archive.list(evidence.groups, kMostStackGroups,
+               [](auto& each, StackGroup& group) { fields(each, group); });
+  archive.list(evidence.notes, kMostEvidenceNotes,
+               [](auto& each, std::string& note) { each.text(note, kStackLineBytes); });
+  archive.integer(evidence.ranks_left_out, rendezvous::kCount);
+}
+
 }  // namespace
-
-void add_rank(RankRanges& ranges, int rank) {
-  ranges.push_back({rank, rank});
-  normalize(ranges);
-}
-
-void normalize(RankRanges& ranges) {
-  const auto is_before = [](const RankRange& one, const RankRange& other) {
-    return one.first < other.first;
-  };
-  if (!std::is_sorted(ranges.begin(), ranges.end(), is_before))
-    std::sort(ranges.begin(), ranges.end(), is_before);
-  std::size_t count = 0;
-  for (const RankRange& range : ranges) {
-    if (count > 0 && range.first <= ranges[count - 1].last + 1)
-      ranges[count - 1].last = std::max(ranges[count - 1].last, range.last);
-    else
-      ranges[count++] = range;
-  }
-  ranges.resize(count);
-}
-
-RankRanges intersection(const RankRanges& one, const RankRanges& other) {
-  RankRanges common;
-  for (auto left = one.begin(), right = other.begin(); left != one.end() && right != other.end();) {
-    const int first = std::max(left->first, right->first);
-    const int last = std::min(left->last, right->last);
-    if (first <= last) common.push_back({first, last});
-    left->last < right->last ? ++left : ++right;
-  }
-  return common;
-}
-
-RankRanges difference(const RankRanges& from, const RankRanges& taken) {
-  RankRanges rest;
-  auto next = taken.begin();
-  for (const RankRange& range : from) {
-    int first = range.first;
-    while (next != taken.end() && next->last < first) ++next;
-    for (auto each = next; each != taken.end() && each->first <= range.last; ++each) {
-      if (each->first > first) rest.push_back({first, each->first - 1});
-      first = each->last + 1;
-      next = each;  // may also overlap the next range
-    }
-    if (first <= range.last) rest.push_back({first, range.last});
-  }
-  return rest;
-}
-
-std::size_t count_of(const RankRanges& ranges) {
-  std::size_t count = 0;
-  for (const RankRange& range : ranges)
-    count += static_cast<std::size_t>(std::max(range.last - range.first + 1, 0));
-  return count;
-}
-
-bool contains(const RankRanges& ranges, int rank) {
-  return std::any_of(ranges.begin(), ranges.end(), [rank](const RankRange& range) {
-    return rank >= range.first && rank <= range.last;
-  });
-}
-
-std::string ranks_text(const RankRanges& ranges) {
-  const std::size_t count = count_of(ranges);
-  std::string text = count == 1 ? "rank" : "ranks";
-  std::size_t shown = 0;
-  for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i) {
-    const RankRange& range = ranges[i];
-    text += (i == 0 ? " " : ", ") + std::to_string(range.first);
-    if (range.last > range.first)
-      text += (range.last == range.first + 1 ? ", " : "-") + std::to_string(range.last);
-    shown += count_of({range});
-  }
-  return shown < count ? text + " and " + std::to_string(count - shown) + " more" : text;
-}
 
 void merge(Evidence& into, const Evidence& found) {
   gather(into, found);
@@ -192,6 +138,25 @@ void shrink(Evidence& evidence) {
   for (std::string& text : evidence.notes) cut(text);
 }
 
+std::string encode_evidence(Evidence evidence) {
+  shrink(evidence);
+  std::string bytes;
+  rendezvous::WireWriter writer(bytes);
+  fields(writer, evidence);
+  return bytes;
+}
+
+std::optional<Evidence> decode_evidence(std::string_view bytes) {
+  Evidence evidence;
+  rendezvous::WireReader reader(bytes);
+  fields(reader, evidence);
+  if (!reader.is_complete()) return std::nullopt;
+  Evidence bounded = evidence;
+  shrink(bounded);
+  if (bounded != evidence) return std::nullopt;  // beyond the limits in total, or out of order
+  return evidence;
+}
+
 std::vector<std::string> evidence_lines(const Evidence& evidence, std::size_t most_lines) {
   std::vector<std::string> lines;
   for (const StackGroup& group : evidence.groups) {
@@ -208,4 +173,4 @@ std::vector<std::string> evidence_lines(const Evidence& evidence, std::size_t mo
   return lines;
 }
 
-}  // namespace drun
+}  // namespace drun::agent

@@ -1,5 +1,5 @@
 // core. The result of a query of a job's workers: the stack of each rank, with ranks of equal
-// stacks in one group. Agents create it, the coordinator merges it, and every node shows it.
+// stacks in one group. Each node creates that of its workers, and it is shown merged, on any node.
 //
 // Shape:   groups by size, the largest first, so that ranks that differ are at the end. A group's
 //          ranks are ascending ranges that neither overlap nor touch.
@@ -8,17 +8,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-namespace drun {
+#include "rendezvous/job/rank_ranges.h"
 
-struct RankRange {
-  int first = 0;
-  int last = 0;
-  bool operator==(const RankRange&) const = default;
-};
-using RankRanges = std::vector<RankRange>;
+namespace drun::agent {
 
 // A rank's position by NCCL's own count of operations (agent/nccl_ras).
 enum class NcclPosition : std::uint8_t {
@@ -30,8 +27,8 @@ enum class NcclPosition : std::uint8_t {
 struct StackGroup {
   RankRanges ranks{};
   std::string doing{};  // "in all_reduce #812"; empty: unknown
-  std::uint64_t arrived =
-      0;                   // number of operations of the whole world that it has begun; 0: unknown
+  // The number of operations of the whole world that it has begun; 0: unknown.
+  std::uint64_t arrived = 0;
   bool is_inside = false;  // it has not left the last of them
   bool is_quiet = false;   // no activity for --hang-timeout
   NcclPosition nccl = NcclPosition::None;
@@ -55,17 +52,6 @@ constexpr std::size_t kMostRankRanges = 1024;
 constexpr std::size_t kMostEvidenceNotes = 48;
 constexpr std::size_t kEvidenceBytes = std::size_t{96} << 10;  // all lines and notes together
 
-void add_rank(RankRanges& ranges, int rank);
-// Sorts `ranges` and joins those that overlap or touch.
-void normalize(RankRanges& ranges);
-std::size_t count_of(const RankRanges& ranges);
-bool contains(const RankRanges& ranges, int rank);
-// Both need normalized ranges and take linear time.
-RankRanges intersection(const RankRanges& one, const RankRanges& other);
-RankRanges difference(const RankRanges& from, const RankRanges& taken);
-// "rank 7", "ranks 0-6, 8-63"; of more than 64 ranges the first, and the number of other ranks.
-std::string ranks_text(const RankRanges& ranges);
-
 // Adds `found`; ranks in the same position as a group of `into` join that group.
 void merge(Evidence& into, const Evidence& found);
 // merge() of many in two steps: gather() each, in O(found) and leaving groups and ranges in any
@@ -77,8 +63,12 @@ void settle(Evidence& evidence);
 // then the smallest ones, since ranks that differ matter most.
 void shrink(Evidence& evidence);
 
+// As bytes of a message, at most 128 KiB, after shrink(). Absent: malformed, or beyond the limits.
+std::string encode_evidence(Evidence evidence);
+std::optional<Evidence> decode_evidence(std::string_view bytes);
+
 // Text to be shown: "ranks 0-6, 8-63: in all_reduce #812 (gdb)", then lines, groups one below the
 // other, then notes. At most `most_lines` lines; further ones are counted.
 std::vector<std::string> evidence_lines(const Evidence& evidence, std::size_t most_lines);
 
-}  // namespace drun
+}  // namespace drun::agent

@@ -1,0 +1,97 @@
+#include "worker_lib/nccl/start_queue.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace drun::worker {
+namespace {
+
+using Kind = WorkerError::Kind;
+using Clock = std::chrono::steady_clock;
+
+// Where the operation's own deadline applies, which another thread watches.
+Deadline far_away() { return Clock::now() + std::chrono::hours(24 * 365); }
+
+}  // namespace
+
+void StartQueue::add(std::shared_ptr<Operation> operation) {
+  const std::lock_guard lock(mutex_);
+  waiting_.push_back(std::move(operation));
+}
+
+void StartQueue::issue(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (is_issuing_) return;
+  is_issuing_ = true;
+  while (!waiting_.empty()) {
+    const std::shared_ptr<Operation> next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    issue_one(*next, deadline);
+    lock.lock();
+  }
+  is_issuing_ = false;
+}
+
+void StartQueue::issue_one(Operation& operation, Deadline deadline) {
+  State state = State::Begun;
+  try {
+    if (has_failed_) {
+      throw BackendFailure(Kind::Broken, std::nullopt, "an earlier operation has failed");
+    }
+    operation.issued_ = operation.issue_(deadline);
+    operation.begun_at_ = Clock::now();
+  } catch (...) {
+    has_failed_ = true;
+    operation.failure_ = std::current_exception();
+    state = State::Failed;
+  }
+  operation.issue_ = nullptr;
+  stop_.change([&] { operation.state_ = state; });
+}
+
+void StartQueue::await_start(Operation& operation, Deadline deadline) {
+  if (operation.state_ == State::Waiting) issue(deadline);
+  if (operation.state_ == State::Waiting &&
+      !stop_.wait_until(deadline, [&] { return operation.state_ != State::Waiting; })) {
+    if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+    throw BackendFailure(Kind::Timeout, operation.awaited_.peer,
+                         "an earlier operation has not been started yet");
+  }
+  check(operation);
+}
+
+void StartQueue::await_end(Operation& operation, Deadline deadline) {
+  await_start(operation, deadline);
+  if (!operation.issued_.end) return;
+  Awaited awaited = operation.awaited_;
+  awaited.deadline = deadline;
+  awaited.since = operation.begun_at_;
+  operation.issued_.line->wait(*operation.issued_.end, awaited);
+  if (!operation.is_released_.exchange(true)) operation.issued_.line->release();
+}
+
+std::optional<bool> StartQueue::is_over(const Operation& operation) const {
+  if (operation.state_ == State::Waiting) {
+    const std::lock_guard lock(mutex_);
+    if (operation.state_ == State::Waiting) {
+      return is_issuing_ ? std::optional<bool>(false) : std::nullopt;
+    }
+  }
+  if (operation.state_ == State::Failed || !operation.issued_.end) return true;
+  Awaited awaited = operation.awaited_;
+  awaited.since = operation.begun_at_;
+  return operation.issued_.line->would_return(*operation.issued_.end, awaited);
+}
+
+void StartQueue::check(const Operation& operation) const {
+  if (operation.state_ == State::Failed) std::rethrow_exception(operation.failure_);
+}
+
+void StartQueue::make_wait(Operation& operation, cuda::Stream stream) {
+  await_start(operation, far_away());
+  if (operation.issued_.end) operation.issued_.end->make_wait(stream);
+}
+
+}  // namespace drun::worker
