@@ -9,10 +9,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/remote_agent.h"
-#include "launcher/commands/run_job.h"
-#include "launcher/commands/show_report.h"
 #include "launcher/facts/host.h"
-#include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
 #include "rendezvous/base/result.h"
 

@@ -17,7 +17,7 @@
 #include "agent/hang/hang_watch.h"
 #include "agent/hang/node_look.h"
 #include "agent/nccl_ras/ras_service.h"
-#include "agent/process/kernel_log.h"
+#include "agent/process/kernel_reports.h"
 #include "agent/spec.h"
 #include "agent/stacks/evidence.h"
 #include "agent/stacks/stacks.h"

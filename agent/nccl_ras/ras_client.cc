@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/nccl_ras/ras_answer.h"
+#include "agent/nccl_ras/ras_report.h"
 
 namespace drun::agent::ras {
 namespace {

@@ -200,7 +200,7 @@ def _place(channel, cpus, memory, nodes):
             os._exit(127)
     if memory == b"none":
         return
-    # linux/mempolicy.h, as agent/process/binding.cc
+    # linux/mempolicy.h, as agent/spawn/binding.cc
     numbers = [int(node) for node in nodes.split(b",")]
     words = max(numbers) // 64 + 1
     mask = (ctypes.c_ulong * words)()
@@ -284,7 +284,7 @@ def _start_control_server():
 
 
 def _become_worker(fds):
-    """The rest of what agent/process/spawn.cc does for a worker, and what Python does at its start."""
+    """The rest of what agent/spawn/spawn.cc does for a worker, and what Python does at its start."""
     stdin, stdout, stderr, channel, request = fds
     _control.close()
     os.setpgid(0, 0)

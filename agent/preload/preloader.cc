@@ -20,7 +20,7 @@
 
 #include "agent/preload/interpreter_source.h"
 #include "agent/process/process.h"
-#include "agent/process/program_starter.h"
+#include "agent/spawn/program_starter.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/deadline_timer.h"
 

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "agent/preload/protocol.h"
-#include "agent/process/warm_starter.h"
+#include "agent/spawn/worker_starter.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"

@@ -13,8 +13,8 @@
 #include <variant>
 #include <vector>
 
-#include "agent/process/command.h"
-#include "agent/process/spawn.h"
+#include "agent/spawn/command.h"
+#include "agent/spawn/spawn.h"
 
 namespace drun::agent::preload {
 

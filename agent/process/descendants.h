@@ -1,4 +1,4 @@
-// edge. A snapshot of all processes below this process, from /proc.
+// edge. The processes below this process: a snapshot of them, from /proc, and killing them all.
 //
 // A process can leave its group and its session, but not its line of parents: this process is a
 // child subreaper, so a process that loses its parent becomes a child of it (prctl(2)). All threads
@@ -10,6 +10,8 @@
 //          if there is no memory.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -66,5 +68,31 @@ bool handles_signal(int pid, int signal);
 
 // /proc/<pid>/comm; empty if it cannot be read. Allocates memory.
 std::string process_name(int pid);
+
+// --- Sweep: kills and reaps all processes below this process, as the last resort
+//
+// If /proc cannot be read, it kills the workers' process groups, which share_groups stores;
+// processes that have left these groups are then not found. It reaps all children, because the
+// caller (the guardian) ends next. Never throws.
+
+// Sufficient for the kernel to free the memory of large processes.
+constexpr std::chrono::seconds kSweepLimit{5};
+
+struct SweepResult {
+  // Processes that did not die within the limit because they are stuck in the kernel.
+  std::array<int, 16> pids{};
+  std::size_t count = 0;  // at most pids.size()
+  // Only process groups could be killed; other processes may be left.
+  bool was_blind = false;
+};
+
+// Allocates shared memory for the groups of this process and its forks. Call before the first fork.
+// If there is no memory, remember_group has no effect.
+void share_groups();
+// Stores a worker's process group. Only the last 4,096 are kept.
+void remember_group(int group);
+
+// `except`: children that are spared, with all processes below them.
+SweepResult sweep(std::span<const int> except, std::chrono::milliseconds limit);
 
 }  // namespace drun::agent

@@ -18,10 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/process/child_descriptors.h"
 #include "agent/process/descendants.h"
-#include "agent/process/exit_status.h"
-#include "agent/process/sweep.h"
+#include "agent/spawn/child_descriptors.h"
+#include "agent/spawn/spawn.h"
 #include "rendezvous/job/outcome.h"
 
 namespace drun::agent {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "agent/process/exit_status.h"
+#include "agent/spawn/spawn.h"
 
 namespace drun::agent {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "agent/process/spawn.h"
+#include "agent/spawn/spawn.h"
 #include "agent/spec.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/net/asio.h"

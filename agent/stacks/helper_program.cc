@@ -12,8 +12,8 @@
 #include <variant>
 
 #include "agent/output/worker_stream.h"
-#include "agent/process/command.h"
-#include "agent/process/spawn.h"
+#include "agent/spawn/command.h"
+#include "agent/spawn/spawn.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/job/outcome.h"
 

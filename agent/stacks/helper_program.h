@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/process/program_starter.h"
+#include "agent/spawn/program_starter.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::agent {

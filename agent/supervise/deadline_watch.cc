@@ -6,7 +6,7 @@
 #include <ctime>
 #include <utility>
 
-#include "agent/process/command.h"
+#include "agent/spawn/command.h"
 #include "agent/wall_time.h"
 
 namespace drun::agent {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "agent/output/error_file.h"
+#include "agent/diagnosis/error_file.h"
 #include "agent/output/log_files.h"
 #include "agent/output/worker_stream.h"
 #include "agent/supervise/worker_command.h"

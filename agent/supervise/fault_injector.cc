@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "agent/process/descendants.h"
-#include "agent/process/sweep.h"
 #include "agent/wall_time.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"

@@ -8,7 +8,7 @@
 #include "rendezvous/base/pulse_page.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/job/restart_policy.h"
-#include "rendezvous/net/worker_key.h"
+#include "rendezvous/tls/secret.h"
 
 namespace drun::agent {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "agent/process/scratch.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/net/worker_key.h"
+#include "rendezvous/tls/secret.h"
 
 namespace drun::agent {
 

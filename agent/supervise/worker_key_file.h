@@ -1,4 +1,4 @@
-// edge. The file with the worker key of the current round (rendezvous/net/worker_key.h), for the
+// edge. The file with the worker key of the current round (rendezvous/tls/secret.h), for the
 // workers of this node.
 //
 // A file, because wrappers, shells and containers that share /dev/shm keep a path but close

@@ -10,10 +10,9 @@
 #include <utility>
 
 #include "agent/process/descendants.h"
-#include "agent/process/out_of_memory.h"
+#include "agent/process/kernel_reports.h"
 #include "agent/process/process.h"
-#include "agent/process/sweep.h"
-#include "agent/process/worker_starter.h"
+#include "agent/spawn/worker_starter.h"
 #include "agent/supervise/worker_group.h"
 #include "agent/wall_time.h"
 #include "rendezvous/base/result.h"

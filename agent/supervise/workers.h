@@ -22,10 +22,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/process/child_descriptors.h"
-#include "agent/process/command.h"
 #include "agent/process/leftovers.h"
-#include "agent/process/warm_starter.h"
+#include "agent/spawn/child_descriptors.h"
+#include "agent/spawn/command.h"
+#include "agent/spawn/worker_starter.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"

@@ -1,11 +1,10 @@
-#include "launcher/cli/helper_commands.h"
+#include "launcher/cli/command_options.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "launcher/cli/help.h"
-#include "launcher/cli/launcher_options.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/cli/launcher_options.h"
+#include "launcher/cli/command_options.h"
 
 #include <string>
 #include <string_view>

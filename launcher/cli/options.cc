@@ -5,10 +5,9 @@
 
 #include "launcher/base/build_info.h"
 #include "launcher/base/version.h"
+#include "launcher/cli/command_options.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/help.h"
-#include "launcher/cli/helper_commands.h"
-#include "launcher/cli/launcher_options.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/parse_programs.h"

@@ -2,10 +2,20 @@
 // the process, and prints its errors on stderr.
 #pragma once
 
+#include <string>
+
+#include "agent/spec.h"
 #include "launcher/cli/options.h"
 #include "launcher/facts/host.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/job/outcome.h"
 
 namespace drun {
+
+namespace agent {
+struct AgentEnd;
+}
+struct Plan;
 
 // `drun list`: one line per job that has an agent on this machine. 0, also without jobs; 1 if
 // stdout cannot be written.
@@ -41,5 +51,29 @@ namespace hosts {
 // main.
 int run_hosts(const Options& options, const HostFacts& host);
 }  // namespace hosts
+
+// --- One job (run_job.cc)
+
+// Options -> plan -> agent under its guardian -> report and exit code. Forks
+// (agent/process/guardian.h): call it while the process has one thread, and exit with the result.
+int run_job(const Options& options, const HostFacts& host);
+
+// Whether the console has shown the stderr of the worker that failed first: it goes to the console,
+// and the worker ran on this node or its node sends its lines to this one.
+bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end);
+
+// drun's log on stderr, as configured by the plan. `host`: included in the lines of an elastic job;
+// may be empty.
+Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& host);
+
+// --- Reports of earlier jobs (show_report.cc)
+
+// `drun report`: reads event files and writes their job as a page or as text. 0, or 1 if a file
+// cannot be read or written, or has no events.
+int show_report(const ReportCommand& command, const HostFacts& host);
+
+// The page for --report=FILE.html, from the events of one or more agents, or from the outcome if
+// there are no events.
+std::string html_report_of(const std::string& events, const Outcome& outcome);
 
 }  // namespace drun

@@ -6,14 +6,11 @@
 
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
-#include "launcher/commands/show_report.h"
 #include "launcher/facts/files.h"
 #include "launcher/plan/host_plan.h"
 #include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
-#include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
-#include "launcher/report/report_junit.h"
 
 namespace drun::hosts {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/commands/run_job.h"
+#include "launcher/commands/commands.h"
 
 #include <chrono>
 #include <cstdio>
@@ -8,20 +8,16 @@
 #include <variant>
 #include <vector>
 
-#include "agent/process/command.h"
 #include "agent/process/guardian.h"
+#include "agent/spawn/command.h"
 #include "agent/stacks/helper_program.h"
 #include "agent/supervise/agent.h"
 #include "launcher/base/log.h"
-#include "launcher/commands/show_report.h"
 #include "launcher/facts/files.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
-#include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
-#include "launcher/report/report_json.h"
-#include "launcher/report/report_junit.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "launcher/base/log.h"
-#include "launcher/report/exit_code.h"
+#include "launcher/report/report.h"
 #include "rendezvous/net/asio.h"
 #include "rendezvous/store/server.h"
 

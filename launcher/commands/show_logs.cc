@@ -20,7 +20,6 @@
 #include "agent/status/log_query.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/option_values.h"
-#include "launcher/commands/ask_agents.h"
 #include "launcher/commands/local_jobs.h"
 #include "launcher/commands/log_lines.h"
 #include "rendezvous/base/unique_fd.h"

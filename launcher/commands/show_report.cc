@@ -1,4 +1,4 @@
-#include "launcher/commands/show_report.h"
+#include "launcher/commands/commands.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,9 +14,8 @@
 
 #include "agent/status/events.h"
 #include "launcher/facts/files.h"
-#include "launcher/report/html.h"
 #include "launcher/report/timeline.h"
-#include "launcher/report/timeline_text.h"
+#include "launcher/report/timeline_views.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun {

@@ -3,12 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "launcher/engines/kubernetes.h"
-#include "launcher/engines/lsf.h"
-#include "launcher/engines/mpi.h"
-#include "launcher/engines/pbs.h"
-#include "launcher/engines/slurm.h"
-
 namespace drun::engines {
 
 std::optional<Facts> detect(const EngineContext& context) {

@@ -1,4 +1,4 @@
-#include "launcher/engines/kubernetes.h"
+#include "launcher/engines/detect.h"
 
 #include <algorithm>
 

@@ -1,12 +1,9 @@
-#include "launcher/engines/mpi.h"
+#include "launcher/engines/detect.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "launcher/engines/engine_facts.h"
-#include "launcher/engines/lsf.h"
-#include "launcher/engines/pbs.h"
-#include "launcher/engines/slurm.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun::engines {

@@ -1,7 +1,7 @@
-#include "launcher/engines/pbs.h"
+#include "launcher/engines/detect.h"
 
 #include "launcher/engines/engine_facts.h"
-#include "launcher/engines/host_file.h"
+#include "launcher/engines/host_list.h"
 
 namespace drun::engines {
 namespace {

@@ -1,8 +1,5 @@
-// edge. The PMI-1 protocol, spoken by Hydra with each process that it starts. Passes one text from
-// rank 0 to all ranks.
-//
-// Messages are lines such as "cmd=put kvsname=kvs_1 key=k value=v\n" on the inherited descriptor
-// PMI_FD, which workers do not inherit. See MPICH's src/pmi, protocol version 1.1.
+// edge. Passes one text from rank 0 to all ranks that an MPI launcher started, by its process
+// management interface: PMI-1 or PMIx.
 #pragma once
 
 #include <chrono>
@@ -10,9 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/engines/engine_facts.h"
 #include "rendezvous/base/result.h"
 
 namespace drun::engines {
+
+// --- PMI-1, spoken by Hydra with each process that it starts
+//
+// Messages are lines such as "cmd=put kvsname=kvs_1 key=k value=v\n" on the inherited descriptor
+// PMI_FD, which workers do not inherit. See MPICH's src/pmi, protocol version 1.1.
 
 // The limit for a text, which must not contain blanks. Servers guarantee no more.
 inline constexpr std::size_t kMostPmiBytes = 512;
@@ -48,5 +51,21 @@ class PmiMeeting {
 
 Result<std::string> meet_by_pmi(int fd, const std::optional<std::string>& told,
                                 std::chrono::milliseconds limit);
+
+// --- PMIx (pmix.cc), spoken by Open MPI 5 and other launchers with each process that they start.
+// Also reports the number of ranks.
+//
+// A child process loads the launcher's library, exchanges the text and exits, so that threads and
+// descriptors of the library do not stay in this process. The child is killed when this process
+// ends. See the PMIx standard, version 2 and later: pmix.h.
+
+inline constexpr const char* kPmixLibrary = "libpmix.so.2";
+
+// Whether drun was built with PMIx's headers.
+bool has_pmix();
+
+Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& told,
+                                   std::chrono::milliseconds limit,
+                                   const std::string& library = kPmixLibrary);
 
 }  // namespace drun::engines

@@ -1,4 +1,4 @@
-#include "launcher/engines/slurm.h"
+#include "launcher/engines/detect.h"
 
 #include "launcher/engines/engine_facts.h"
 #include "launcher/engines/host_list.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/net/secret.h"
+#include "rendezvous/tls/secret.h"
 
 namespace drun {
 

@@ -12,7 +12,7 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/facts/host.h"
-#include "launcher/plan/program.h"
+#include "launcher/plan/programs.h"
 #include "rendezvous/job/outcome.h"
 
 namespace drun {

@@ -1,11 +1,10 @@
-#include "launcher/plan/etcd.h"
+#include "launcher/plan/rendezvous.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "launcher/plan/rendezvous.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun {

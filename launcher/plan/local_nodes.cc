@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "launcher/base/words.h"
-#include "launcher/plan/exports.h"
+#include "launcher/plan/programs.h"
 
 namespace drun::hosts {
 namespace {

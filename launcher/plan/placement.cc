@@ -1,4 +1,4 @@
-#include "launcher/plan/placement.h"
+#include "launcher/plan/plan.h"
 
 #include <algorithm>
 #include <cstddef>

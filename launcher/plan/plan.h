@@ -1,9 +1,11 @@
 // core. Makes the plan: turns options and host facts into the one value that configures the agent,
 // or an error. All defaults, and all rules of torchrun's command line, are applied here.
 //
-// Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
+// Errors:  Usage, naming the option, the value, the reason and the remedy; System if placement
+//          cannot read the machine. Never throws.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/facts/host.h"
 #include "launcher/plan/engine.h"
+#include "launcher/plan/rendezvous.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/outcome.h"
@@ -62,5 +65,20 @@ struct Plan {
 };
 
 Result<Plan> make_plan(const Options& options, const HostFacts& host);
+
+// --- The placement of workers (placement.cc): CPUs, memory, devices and threads of every worker,
+// and the wrapper command of some
+
+// Sets the worker's placements, device variable and wrapper command; leaves them empty if no option
+// asks for them. Adds to `notes`.
+Result<void> plan_placement(WorkerSpec& worker, const Options& options, const HostFacts& host,
+                            const JoinSpec& join, PlanNotes& notes);
+
+// --- The job's deadline, from --time-limit or Slurm
+
+// Nothing if none of --time-limit, --signal-before and --requeue is given. Errors: Usage, if there
+// is no deadline, no job to requeue, or no time between the signal and the stop.
+Result<std::optional<DeadlineSpec>> plan_deadline(const Options& options, const HostFacts& host,
+                                                  std::chrono::milliseconds shutdown_timeout);
 
 }  // namespace drun

@@ -1,9 +1,8 @@
-// core. Several programs in the plan: their command lines, and a description.
+// core. The program part of the plan: the workers' command lines, of one program or several, the
+// variables of -x, and whether each program can be executed on this node. Follows torchrun's rules
+// for scripts, modules and --no-python, and execvp's for names without a slash.
 //
-// JSON:    one object per program of this node, in local-rank order; later versions only add
-// fields:
-//            role, local_rank (of its first worker), workers, command [words], variables {of -x}
-// Errors:  Usage, naming program, option, reason and remedy.
+// Errors:  Usage, naming program, option, value, reason and remedy.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,8 +18,48 @@
 #include "launcher/plan/rendezvous.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/join_spec.h"
+#include "rendezvous/job/world.h"
+
+namespace drun::hosts {
+
+// --- -x: variables for the workers
+//
+// They do not affect drun itself, here or on the hosts, except that CUDA_VISIBLE_DEVICES and
+// similar variables select the GPUs that drun counts and places.
+//
+//   -x VAR          uses the value of VAR here; warns if it is not set
+//   -x VAR=VALUE    the value extends to the end of the word, including commas
+//   -x A,B          the same as -x A -x B
+
+// Each name occurs once; the last value wins.
+Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& exports,
+                                               const Lookup& here, PlanNotes& notes);
+
+// Adds `entry`, replacing an older one of that name.
+void put(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry);
+
+}  // namespace drun::hosts
 
 namespace drun {
+
+// --- One program
+
+struct Program {
+  std::vector<std::string> argv{};
+  std::size_t arguments_at = 1;  // index in argv of the program's first argument
+  std::optional<CannotStart> cannot_start{};
+  bool operator==(const Program&) const = default;
+};
+
+Result<Program> plan_program(const Options& options, const HostFacts& host);
+
+// Whether --wrap's program can be executed.
+std::optional<CannotStart> check_wrap(const std::string& program, const HostFacts& host);
+
+// --- Several programs
+//
+// JSON: one object per program of this node, in local-rank order; later versions only add fields:
+//   role, local_rank (of its first worker), workers, command [words], variables {of -x}
 
 // Requires settled programs (resolve_programs). Sets `cannot_start` to the first program that
 // cannot be started here, if any. Empty if there is only one program.

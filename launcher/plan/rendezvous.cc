@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "launcher/cli/option_values.h"
-#include "launcher/plan/etcd.h"
 #include "launcher/plan/programs.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/net/member_addresses.h"

@@ -1,6 +1,6 @@
 // core. The rendezvous part of the plan: the identity of this node, the endpoint, and the workers'
-// MASTER_ADDR and MASTER_PORT. Follows torchrun's static rendezvous, --standalone and c10d.
-// Errors:  Usage, naming option, value, reason and remedy.
+// MASTER_ADDR and MASTER_PORT. Follows torchrun's static rendezvous, --standalone, c10d and etcd.
+// Errors:  Usage, naming option, value, reason and remedy; never a password.
 #pragma once
 
 #include <optional>
@@ -63,12 +63,28 @@ bool is_elastic(const Options& options);
 // Requires `join.endpoint`. Sets `elastic` and whether this node listens: by is_host of
 // --rdzv-conf, or else if the endpoint's host is this one; of several agents here, the first to
 // bind the port listens. With several endpoints, determines which of them are on this host. For
-// etcd see etcd.h.
+// etcd see plan_etcd().
 Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host);
 
 void plan_restarts(JoinSpec& join, const Options& options);
 
 // Warns about options that have no effect in this kind of world, elastic or not.
 void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& notes);
+
+// --- Election of the coordinator through etcd (etcd.cc; docs/internals/election.md)
+//
+// Names, default port and --rdzv-conf keys are those of torchrun's etcd rendezvous.
+
+inline constexpr int kEtcdPort = 2379;
+
+// etcd, etcd-v2 and etcd-v3 mean the same here.
+bool is_etcd(const Options& options);
+
+// Keys of --rdzv-conf that only apply to etcd.
+bool is_etcd_key(std::string_view key);
+
+// For an elastic world. `is_host`: the value from --rdzv-conf.
+Result<void> plan_etcd(JoinSpec& join, const Options& options, const HostFacts& host,
+                       std::optional<bool> is_host);
 
 }  // namespace drun

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "launcher/base/words.h"
-#include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/job/outcome.h"

@@ -2,9 +2,9 @@
 // login, of ssh and of the agent's standard error.
 //
 // While the listener is held up nothing is read, which blocks ssh, the agent and its workers.
-// start() does not wait for the exec. A host without drun asks for a copy (copy_words.h): until its
-// agent answers, everything sent is kept, to be repeated after the copy. An ssh that cannot be
-// started ends with code 127 or 126 and the reason.
+// start() does not wait for the exec. A host without drun asks for a copy
+// (launcher/plan/remote_command.h): until its agent answers, everything sent is kept, to be
+// repeated after the copy. An ssh that cannot be started ends with code 127 or 126 and the reason.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,50 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "agent/output/host_channel.h"
 #include "agent/process/process.h"
-#include "agent/process/program_starter.h"
-#include "launcher/remote/own_program.h"
+#include "agent/spawn/program_starter.h"
+#include "rendezvous/base/result.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::hosts {
+
+// --- The executable of this drun, to be copied to hosts that have none: its bytes and their
+// SHA-256
+//
+// Read in a thread when the first host asks for it. Must outlive the sessions. Errors: System if it
+// cannot be read or OpenSSL is missing.
+
+struct ProgramCopy {
+  std::string bytes{};
+  std::string hash{};  // SHA-256, hexadecimal
+};
+
+class OwnProgram {
+ public:
+  using Copy = Result<std::shared_ptr<const ProgramCopy>>;
+  using Done = std::function<void(const Copy&)>;
+
+  explicit OwnProgram(asio::io_context& io);
+  ~OwnProgram();
+  OwnProgram(const OwnProgram&) = delete;
+  OwnProgram& operator=(const OwnProgram&) = delete;
+
+  // Calls `done` from the event loop, never from within get().
+  void get(Done done);
+
+ private:
+  struct State;
+  asio::io_context& io_;
+  std::shared_ptr<State> state_;
+  std::thread reader_;
+};
+
+// As in uname -m.
+std::string own_machine();
 
 // --- Connection to the agent of one host: over a separate ssh, or that of another host
 // (ssh_tree.h)

@@ -1,8 +1,5 @@
-// edge. The launcher's side of one branch of the login tree: one ssh to the relay on the branch's
-// first host (relay.h), and a session over it for each host of the branch.
-//
-// If that ssh ends, the remaining sessions end too, and a single message lists them. Sessions must
-// be destroyed before their branch.
+// edge. The login tree (--ssh-tree): the launcher logs in to the first host of each branch, where a
+// relay logs in to the others of the branch on its behalf (agent_protocol.h).
 #pragma once
 
 #include <array>
@@ -17,6 +14,12 @@
 #include "launcher/remote/ssh_session.h"
 
 namespace drun::hosts {
+
+// --- The launcher's side of one branch: one ssh to the relay on the branch's first host, and a
+// session over it for each host of the branch
+//
+// If that ssh ends, the remaining sessions end too, and a single message lists them. Sessions must
+// be destroyed before their branch.
 
 class Branch {
  public:
@@ -53,5 +56,21 @@ class Branch {
   std::array<bool, 2> is_line_open_{};  // of ssh's output: [0 stdout, 1 stderr]
   SshSession ssh_;
 };
+
+// --- The relay: a process on the first host of a branch
+//
+// Output of the sessions goes to the channel as Relayed frames; while the channel is blocked, the
+// sessions are not read. When standard input ends, or is silent for agent::kLifelineSilence, the
+// relay closes the sessions' inputs, and kills them after kEndGrace. If the relay is killed, it
+// leaves no processes behind (agent/process/guardian.h).
+
+struct RelayChannel {
+  int fd = -1;  // close-on-exec
+  std::string nonce{};
+};
+
+// `pending`: bytes of standard input that were read beyond the relay's first line. Returns the exit
+// code. Forks: call it before other threads exist, and return its result from main.
+int run_relay(const std::string& pending, const RelayChannel& channel);
 
 }  // namespace drun::hosts

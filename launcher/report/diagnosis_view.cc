@@ -1,4 +1,4 @@
-#include "launcher/report/diagnosis_view.h"
+#include "launcher/report/timeline_views.h"
 
 #include <algorithm>
 #include <cerrno>

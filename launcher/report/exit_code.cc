@@ -1,4 +1,4 @@
-#include "launcher/report/exit_code.h"
+#include "launcher/report/report.h"
 
 #include "rendezvous/base/result.h"
 

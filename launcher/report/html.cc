@@ -1,4 +1,4 @@
-#include "launcher/report/html.h"
+#include "launcher/report/timeline_views.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,6 @@
 
 #include "agent/status/redaction.h"
 #include "launcher/base/words.h"
-#include "launcher/report/diagnosis_view.h"
 
 namespace drun {
 namespace {

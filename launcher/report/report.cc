@@ -6,7 +6,7 @@
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/help.h"
-#include "launcher/report/diagnosis_view.h"
+#include "launcher/report/timeline_views.h"
 #include "rendezvous/base/result.h"
 
 namespace drun {

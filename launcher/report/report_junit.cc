@@ -1,4 +1,4 @@
-#include "launcher/report/report_junit.h"
+#include "launcher/report/report.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
-#include "launcher/report/diagnosis_view.h"
-#include "launcher/report/report_json.h"
+#include "launcher/report/timeline_views.h"
 #include "rendezvous/base/result.h"
 
 namespace drun {

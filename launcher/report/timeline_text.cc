@@ -1,4 +1,4 @@
-#include "launcher/report/timeline_text.h"
+#include "launcher/report/timeline_views.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,6 @@
 
 #include "agent/status/redaction.h"
 #include "launcher/base/words.h"
-#include "launcher/report/diagnosis_view.h"
-#include "launcher/report/html.h"
 
 namespace drun {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "rendezvous/coordinator/rank_assignment.h"
-#include "rendezvous/job/exclusion.h"
+#include "rendezvous/job/job_record.h"
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "rendezvous/protocol/membership_text.h"

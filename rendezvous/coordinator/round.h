@@ -22,7 +22,7 @@
 //                   are enough nodes, else when enough have joined. The first world waits for the
 //                   last call after the minimum has joined.
 //     node lost     The round is stopped and another one begins; this uses up no restart.
-//     failure       A node that fails too often in a row (exclusion.h) gets its own outcome and is
+//     failure       A node that fails too often in a row (job_record.h) gets its own outcome and is
 //                   not admitted again. This does not apply to the coordinator's node.
 //     unusable      A node that cannot run another round (Stopped) is removed for good in the same
 //                   way.
@@ -88,7 +88,7 @@
 #include "rendezvous/coordinator/round_events.h"
 #include "rendezvous/coordinator/silent_ranks.h"
 #include "rendezvous/coordinator/slow_ranks.h"
-#include "rendezvous/job/exclusion.h"
+#include "rendezvous/job/job_record.h"
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/protocol/failure_list.h"
 

@@ -14,8 +14,8 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/coordinator/admission.h"
-#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/coordinator/query_results.h"
 #include "rendezvous/coordinator/rank_assignment.h"
 #include "rendezvous/coordinator/round.h"
 #include "rendezvous/coordinator/round_fence.h"
@@ -30,11 +30,11 @@
 #include "rendezvous/net/member_addresses.h"
 #include "rendezvous/net/peer_address.h"
 #include "rendezvous/net/pending_connections.h"
-#include "rendezvous/net/tls_session.h"
 #include "rendezvous/protocol/control_connection.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "rendezvous/protocol/membership_text.h"
-#include "rendezvous/store/service.h"
+#include "rendezvous/store/server.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace drun::rendezvous {
 

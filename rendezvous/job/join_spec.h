@@ -12,7 +12,7 @@
 #include "rendezvous/job/stack_answers.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/endpoint.h"
-#include "rendezvous/net/secret.h"
+#include "rendezvous/tls/secret.h"
 
 namespace drun {
 

@@ -48,6 +48,10 @@ struct SlowRank {
 inline constexpr std::size_t kMostSlowRanks = 16;  // named in a job
 
 // "rank 5 on node 1 (gpu1) is 14 % slower than the others: the others wait ..."
-std::string text_of(const SlowRank& slow);
+inline std::string text_of(const SlowRank& slow) {
+  const std::string node = "node " + std::to_string(slow.node_rank) + " (" + slow.host + ")";
+  return (slow.rank ? "rank " + std::to_string(*slow.rank) + " on " + node : node) + " is " +
+         std::to_string(slow.percent) + " % slower than the others: " + slow.evidence;
+}
 
 }  // namespace drun

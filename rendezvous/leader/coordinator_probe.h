@@ -19,8 +19,8 @@
 #include "rendezvous/net/asio.h"
 #include "rendezvous/net/connector.h"
 #include "rendezvous/net/endpoint.h"
-#include "rendezvous/net/tls_session.h"
 #include "rendezvous/protocol/control_message.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace drun::rendezvous {
 

@@ -17,9 +17,9 @@
 #include "rendezvous/net/connector.h"
 #include "rendezvous/net/deadline_timer.h"
 #include "rendezvous/net/endpoint.h"
-#include "rendezvous/net/tls_session.h"
 #include "rendezvous/protocol/control_connection.h"
 #include "rendezvous/protocol/control_message.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace drun::rendezvous {
 

@@ -1,5 +1,5 @@
-// core. Requests to etcd and its answers, as values. etcd_json.h encodes them, and etcd_election.h
-// decides about them.
+// core. Requests to etcd and its answers, as values and as JSON, and the contents of a job's keys.
+// etcd_election.h decides about them.
 //
 // Keys:    a job has two keys. `leader` names the coordinator and exists as long as that agent's
 //          lease. `state` contains what the next coordinator needs, under a longer lease.
@@ -7,10 +7,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
+
+#include "rendezvous/job/job_record.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::rendezvous::etcd {
 
@@ -102,5 +107,56 @@ struct Failed {
   bool is_refused = false;  // etcd refused: there is no such lease
   bool operator==(const Failed&) const = default;
 };
+
+// --- Requests and answers as HTTP bodies of etcd's JSON gateway
+//
+// Limits:  the HTTP client limits an answer to kMostAnswerBytes.
+// Errors:  Failed: the text is not an answer of etcd, or is etcd's error message.
+// Source:  etcd.io/docs/v3.4/dev-guide/api_grpc_gateway: keys and values in base64, 64-bit numbers
+//          as text. Versions 3.4 and later; 3.3 has another path.
+
+constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
+
+struct Request {
+  std::string path;
+  std::string body;
+};
+
+Request request_of(const Call& call, const Keys& keys);
+
+Request watch_request(Revision from, const Keys& keys);
+// Decodes one line of the answer. Failed: etcd has ended the watch, or the line is not a message of
+// etcd.
+std::variant<WatchMessage, Failed> watch_message(const Keys& keys, std::string_view line);
+
+// `status`: the HTTP status code.
+std::variant<Answer, Failed> answer_of(const Call& call, const Keys& keys, int status,
+                                       std::string_view body);
+
+// --- The contents of the two keys: the job's coordinator, and the state for the next one
+//
+// Format:  JSON, so that users can read it with etcdctl.
+// Limits:  the last kMostKept excluded nodes, with shortened names and reasons.
+// Errors:  nullopt for text that drun has not written.
+
+constexpr std::size_t kMostKept = 128;
+
+struct LeaderRecord {
+  Endpoint endpoint{};
+  std::uint64_t term = 0;
+  std::uint64_t instance = 0;  // of the agent
+  bool operator==(const LeaderRecord&) const = default;
+};
+
+struct StateRecord {
+  std::uint64_t term = 0;  // of the leader that wrote it
+  RoundRecord rounds{};
+  bool operator==(const StateRecord&) const = default;
+};
+
+std::string text_of(const LeaderRecord& record);
+std::string text_of(const StateRecord& record);
+std::optional<LeaderRecord> leader_of(std::string_view text);
+std::optional<StateRecord> state_of(std::string_view text);
 
 }  // namespace drun::rendezvous::etcd

@@ -57,7 +57,6 @@
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/leader/etcd_calls.h"
-#include "rendezvous/leader/etcd_record.h"
 
 namespace drun::rendezvous::etcd {
 

@@ -12,9 +12,9 @@
 #include "rendezvous/net/connector.h"
 #include "rendezvous/net/deadline_timer.h"
 #include "rendezvous/net/peer_address.h"
-#include "rendezvous/net/tls_session.h"
 #include "rendezvous/protocol/control_connection.h"
 #include "rendezvous/protocol/control_wire.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace drun::rendezvous {
 namespace {

@@ -26,8 +26,8 @@
 
 #include "rendezvous/net/asio.h"
 #include "rendezvous/net/frame_reader.h"
-#include "rendezvous/net/tls_session.h"
 #include "rendezvous/protocol/control_link.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace drun::rendezvous {
 

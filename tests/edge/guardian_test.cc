@@ -9,8 +9,7 @@
 #include <thread>
 
 #include "agent/process/descendants.h"
-#include "agent/process/exit_status.h"
-#include "agent/process/spawn.h"
+#include "agent/spawn/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/places.h"
 #include "tests/support/process_probe.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "launcher/facts/gpus.h"
-#include "launcher/facts/host_cpus.h"
+#include "launcher/facts/host.h"
 #include "tests/support/catch.h"
 #include "tests/support/places.h"
 #include "tests/support/process.h"

@@ -1,4 +1,4 @@
-#include "agent/process/kernel_log.h"
+#include "agent/process/kernel_reports.h"
 
 #include <fstream>
 #include <vector>

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/output/error_file.h"
+#include "agent/diagnosis/error_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
 #include "tests/support/process.h"

@@ -1,4 +1,4 @@
-#include "launcher/engines/pmix.h"
+#include "launcher/engines/pmi.h"
 
 #include <poll.h>
 #include <signal.h>

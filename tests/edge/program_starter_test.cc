@@ -1,5 +1,5 @@
 // Tests that a slow exec of a helper program (ssh, gdb ...) does not block the event loop.
-#include "agent/process/program_starter.h"
+#include "agent/spawn/program_starter.h"
 
 #include <functional>
 #include <memory>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "agent/stacks/helper_program.h"
-#include "launcher/remote/own_program.h"
 #include "launcher/remote/ssh_session.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"

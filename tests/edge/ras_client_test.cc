@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "agent/nccl_ras/ras_answer.h"
+#include "agent/nccl_ras/ras_report.h"
 #include "agent/nccl_ras/ras_service.h"
 #include "tests/support/catch.h"
 #include "tests/support/event_loop.h"

@@ -1,4 +1,4 @@
-#include "agent/process/spawn.h"
+#include "agent/spawn/spawn.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -12,8 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/process/child_descriptors.h"
-#include "agent/process/exit_status.h"
+#include "agent/spawn/child_descriptors.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
 

@@ -4,7 +4,6 @@
 
 #include <optional>
 
-#include "agent/stacks/stack_tools.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 

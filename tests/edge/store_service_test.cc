@@ -1,4 +1,4 @@
-#include "rendezvous/store/service.h"
+#include "rendezvous/store/server.h"
 
 #include <thread>
 

@@ -1,5 +1,5 @@
 // Tests how a job's processes are stopped if they cannot be listed.
-#include "agent/process/sweep.h"
+#include "agent/process/descendants.h"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -13,8 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/process/descendants.h"
-#include "agent/process/spawn.h"
+#include "agent/spawn/spawn.h"
 #include "agent/supervise/workers.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"

@@ -1,4 +1,4 @@
-#include "rendezvous/net/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 
 #include <random>
 

@@ -1,5 +1,5 @@
 // Tests the start of a node's workers with an exec that is slow.
-#include "agent/process/worker_starter.h"
+#include "agent/spawn/worker_starter.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <variant>
 
-#include "agent/process/spawn.h"
+#include "agent/spawn/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
 #include "tests/support/places.h"

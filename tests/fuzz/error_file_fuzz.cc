@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "agent/output/error_file.h"
+#include "agent/diagnosis/error_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace drun::agent;

@@ -3,8 +3,7 @@
 #include <string_view>
 #include <variant>
 
-#include "rendezvous/leader/etcd_json.h"
-#include "rendezvous/leader/etcd_record.h"
+#include "rendezvous/leader/etcd_calls.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace drun::rendezvous::etcd;

@@ -7,9 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/report/html.h"
 #include "launcher/report/timeline.h"
-#include "launcher/report/timeline_text.h"
+#include "launcher/report/timeline_views.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "agent/nccl_ras/ras_answer.h"
 #include "agent/nccl_ras/ras_position.h"
+#include "agent/nccl_ras/ras_report.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace drun::agent::ras;

@@ -9,8 +9,8 @@
 
 #include "agent/process/descendants.h"
 #include "agent/stacks/proc_text.h"
-#include "agent/stacks/stack_tools.h"
 #include "agent/stacks/stack_trace.h"
+#include "agent/stacks/stacks.h"
 
 namespace {
 

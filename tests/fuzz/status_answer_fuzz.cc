@@ -12,7 +12,7 @@
 #include "agent/stacks/evidence_json.h"
 #include "agent/status/log_query.h"
 #include "launcher/base/words.h"
-#include "launcher/commands/ask_agents.h"
+#include "launcher/commands/local_jobs.h"
 #include "launcher/report/status_text.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/net/tls_session.h"
+#include "rendezvous/tls/tls_session.h"
 
 namespace drun::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "agent/process/command.h"
+#include "agent/spawn/command.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "launcher/remote/copy_words.h"
+#include "launcher/plan/remote_command.h"
 
 #include <string>
 #include <vector>

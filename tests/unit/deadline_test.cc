@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "agent/supervise/deadline_watch.h"
-#include "launcher/plan/deadline.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -1,13 +1,9 @@
-#include "launcher/report/diagnosis_view.h"
+#include "launcher/report/timeline_views.h"
 
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "launcher/report/html.h"
 #include "launcher/report/report.h"
-#include "launcher/report/report_json.h"
-#include "launcher/report/report_junit.h"
-#include "launcher/report/timeline_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 

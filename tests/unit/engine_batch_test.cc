@@ -1,6 +1,6 @@
 // Tests the detection of PBS, LSF and Kubernetes, as their documentation describes them.
 #include "launcher/engines/detect.h"
-#include "launcher/engines/host_file.h"
+#include "launcher/engines/host_list.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_surroundings.h"
 

@@ -1,7 +1,6 @@
 // Tests the variables of MPI launchers, as Open MPI 4.1 and Hydra 4.0 set them.
-#include "launcher/engines/mpi.h"
-
 #include "launcher/engines/detect.h"
+
 #include "tests/support/catch.h"
 #include "tests/support/engine_surroundings.h"
 

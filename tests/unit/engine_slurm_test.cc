@@ -1,9 +1,8 @@
 // Tests Slurm's variables as Slurm 22.05 sets them, with their pitfalls.
-#include "launcher/engines/slurm.h"
+#include "launcher/engines/detect.h"
 
 #include <set>
 
-#include "launcher/engines/detect.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_surroundings.h"
 

@@ -1,4 +1,4 @@
-#include "agent/output/error_file.h"
+#include "agent/diagnosis/error_file.h"
 
 #include <nlohmann/json.hpp>
 

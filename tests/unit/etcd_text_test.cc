@@ -2,8 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/base/text.h"
-#include "rendezvous/leader/etcd_json.h"
-#include "rendezvous/leader/etcd_record.h"
+#include "rendezvous/leader/etcd_calls.h"
 #include "tests/support/catch.h"
 
 namespace drun::rendezvous::etcd {

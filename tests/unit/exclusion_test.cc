@@ -1,5 +1,5 @@
 // Tests the exclusion of nodes whose workers fail repeatedly from an elastic job.
-#include "rendezvous/job/exclusion.h"
+#include "rendezvous/job/job_record.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"

@@ -1,4 +1,4 @@
-#include "agent/process/exit_status.h"
+#include "agent/spawn/spawn.h"
 
 #include <csignal>
 

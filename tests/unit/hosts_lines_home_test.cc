@@ -1,7 +1,6 @@
 // Tests where the log files of a job over ssh are written.
-#include "launcher/plan/lines_home.h"
-
 #include "launcher/plan/host_plan.h"
+
 #include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "agent/process/command.h"
+#include "agent/spawn/command.h"
 #include "launcher/base/version.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"

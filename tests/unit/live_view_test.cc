@@ -1,4 +1,4 @@
-#include "launcher/report/live_view.h"
+#include "launcher/report/status_text.h"
 
 #include "tests/support/catch.h"
 

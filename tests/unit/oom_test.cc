@@ -1,4 +1,4 @@
-#include "agent/process/out_of_memory.h"
+#include "agent/process/kernel_reports.h"
 
 #include "tests/support/catch.h"
 

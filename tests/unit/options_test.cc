@@ -7,8 +7,8 @@
 #include <functional>
 #include <map>
 
+#include "launcher/cli/command_options.h"
 #include "launcher/cli/completion.h"
-#include "launcher/cli/helper_commands.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 #include "tests/support/variables.h"

@@ -1,4 +1,4 @@
-#include "launcher/plan/etcd.h"
+#include "launcher/plan/rendezvous.h"
 
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"

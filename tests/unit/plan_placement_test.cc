@@ -1,6 +1,5 @@
-#include "launcher/plan/placement.h"
-
 #include "launcher/plan/plan.h"
+
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

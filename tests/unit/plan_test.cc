@@ -4,7 +4,7 @@
 #include <csignal>
 #include <map>
 
-#include "launcher/plan/program.h"
+#include "launcher/plan/programs.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

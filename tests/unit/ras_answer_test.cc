@@ -1,4 +1,4 @@
-#include "agent/nccl_ras/ras_answer.h"
+#include "agent/nccl_ras/ras_report.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/ras_answers.h"

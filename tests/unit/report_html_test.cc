@@ -1,4 +1,4 @@
-#include "launcher/report/html.h"
+#include "launcher/report/timeline_views.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/job_events.h"

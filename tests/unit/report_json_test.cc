@@ -1,4 +1,4 @@
-#include "launcher/report/report_json.h"
+#include "launcher/report/report.h"
 
 #include <cerrno>
 #include <csignal>

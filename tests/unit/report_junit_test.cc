@@ -1,4 +1,4 @@
-#include "launcher/report/report_junit.h"
+#include "launcher/report/report.h"
 
 #include <csignal>
 

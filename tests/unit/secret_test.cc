@@ -1,4 +1,4 @@
-#include "rendezvous/net/secret.h"
+#include "rendezvous/tls/secret.h"
 
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"

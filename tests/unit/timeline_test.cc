@@ -4,8 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "launcher/report/html.h"
-#include "launcher/report/timeline_text.h"
+#include "launcher/report/timeline_views.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_events.h"
 

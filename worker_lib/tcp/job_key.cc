@@ -11,7 +11,7 @@
 #include "drun/backend.h"
 #include "rendezvous/base/late_library.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/net/worker_key.h"
+#include "rendezvous/tls/secret.h"
 
 namespace drun::worker::tcp {
 namespace {

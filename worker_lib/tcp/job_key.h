@@ -1,5 +1,5 @@
 // edge. The worker key of a job with a secret: the ranks prove to each other that they have it.
-// drun passes it in a file (rendezvous/net/worker_key.h).
+// drun passes it in a file (rendezvous/tls/secret.h).
 //
 // Thread:  any.
 // Errors:  throws BackendFailure (System) with the file, the reason and the remedy.

@@ -1,0 +1,190 @@
+#include "launcher/commands/commands.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/stacks/evidence_json.h"
+#include "launcher/base/words.h"
+#include "launcher/commands/local_jobs.h"
+#include "launcher/report/status_text.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace drun {
+namespace {
+
+// Absent: stdout is not a terminal, and lines are not cut.
+std::optional<std::size_t> terminal_columns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
+      size.ws_col == 0)
+    return std::nullopt;
+  return size.ws_col;
+}
+
+}  // namespace
+
+int show_list(const ListCommand& command) {
+  const std::vector<LocalAgent> agents = local_agents();
+  std::string text;
+  if (command.is_json) {
+    for (const std::string& status : job_statuses(agents)) text += status;
+  } else {
+    text = job_table(job_rows(agents), terminal_columns());
+  }
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
+namespace {
+
+constexpr int kRefreshMs = 1000;
+
+std::vector<std::string> statuses_of(const StatusCommand& command) {
+  std::vector<LocalAgent> agents = answering(agents_called(local_agents(), command.job));
+  if (!command.is_node) return job_statuses(agents);
+  std::vector<std::string> statuses;
+  statuses.reserve(agents.size());
+  for (LocalAgent& agent : agents) statuses.push_back(std::move(agent.status));
+  return statuses;
+}
+
+std::string shown(const StatusCommand& command, const std::vector<std::string>& statuses) {
+  std::string text;
+  for (const std::string& status : statuses) {
+    if (!text.empty() && !command.is_json) text += '\n';
+    if (command.is_json)
+      text += status;
+    else
+      text += command.is_node ? status_text(status) : job_text(status);
+  }
+  return text;
+}
+
+bool print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0;
+}
+
+// The signals that end the view are read instead of ending the process, so that the terminal is
+// restored.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
+    fd_ = UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  // Whether one of them arrives within that time.
+  bool arrives_in(int wait_ms) const {
+    pollfd waited{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return poll(&waited, 1, wait_ms) != 0;
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+// A second screen without a cursor; the destructor returns to the first one.
+class SecondScreen {
+ public:
+  SecondScreen() { print("\x1b[?1049h\x1b[?25l"); }
+  ~SecondScreen() { print("\x1b[?25h\x1b[?1049l"); }
+  SecondScreen(const SecondScreen&) = delete;
+  SecondScreen& operator=(const SecondScreen&) = delete;
+};
+
+ScreenSize screen_size() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+    return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
+// Until the jobs have ended, or a signal. The last status stays on the first screen.
+// Returns whether there was a job.
+bool watch_on_terminal(const StatusCommand& command, bool has_color) {
+  const EndSignals signals;
+  StateHistory history;
+  std::string text;
+  {
+    const SecondScreen screen;
+    do {
+      const std::vector<std::string> statuses = statuses_of(command);
+      if (statuses.empty()) break;
+      for (const std::string& status : statuses) history.add(status);
+      text = shown(command, statuses);
+      const ScreenSize size = screen_size();
+      if (!print(repaint(text + history.text(size.columns, has_color), size))) break;
+    } while (!signals.arrives_in(kRefreshMs));
+  }
+  print(text);
+  return !text.empty();
+}
+
+// On a pipe or a plain terminal: one text after the other.
+bool watch_as_text(const StatusCommand& command) {
+  bool has_shown = false;
+  while (true) {
+    const std::vector<std::string> statuses = statuses_of(command);
+    if (statuses.empty()) return has_shown;
+    has_shown = true;
+    if (!print(shown(command, statuses)) || !command.is_live) return true;
+    poll(nullptr, 0, kRefreshMs);
+  }
+}
+
+}  // namespace
+
+int show_status(const StatusCommand& command, const HostFacts& host) {
+  const bool is_picture = command.is_live && !command.is_json && isatty(STDOUT_FILENO) == 1 &&
+                          variable(host, "TERM").value_or("dumb") != "dumb";
+  const bool has_color = variable(host, "NO_COLOR").value_or("").empty();
+  if (is_picture ? watch_on_terminal(command, has_color) : watch_as_text(command)) return 0;
+  std::fprintf(stderr, "drun status: %s\n", no_such_job(command.job).c_str());
+  return 1;
+}
+
+namespace {
+
+constexpr std::chrono::seconds kStacksLimit{20};  // agents answer within 12 s
+
+std::string shown(const StatusNames& job, const std::string& answer, bool is_json) {
+  const Result<agent::Evidence> evidence = agent::parse_evidence_json(answer);
+  if (is_json) return evidence ? answer : "";
+  std::string text = printable(job.run_id) + "  agent " + std::to_string(job.agent_pid) + "\n";
+  if (!evidence) return text + "  it does not answer\n";
+  for (const std::string& line : evidence_lines(*evidence, 0))
+    text += "  " + printable(line) + "\n";
+  return text;
+}
+
+}  // namespace
+
+int show_stacks(const StacksCommand& command) {
+  const std::vector<LocalAgent> found =
+      one_of_each_job(answering(agents_called(local_agents(), command.job)));
+  bool is_first = true;
+  for (const auto& [job, status] : found) {
+    const std::string answer = ask_agent("drun-stacks", job.agent_pid, kStacksLimit);
+    if (!is_first && !command.is_json) std::fputs("\n", stdout);
+    is_first = false;
+    std::fputs(shown(job, answer, command.is_json).c_str(), stdout);
+  }
+  if (!found.empty()) return std::fflush(stdout) == 0 ? 0 : 1;
+  std::fprintf(stderr, "drun stacks: %s\n", no_such_job(command.job).c_str());
+  return 1;
+}
+
+}  // namespace drun
