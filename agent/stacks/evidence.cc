@@ -33,10 +33,6 @@ void sort_by_size(std::vector<StackGroup>& list) {
   for (std::size_t i = 0; i < list.size(); ++i) list[i] = std::move(sized[i].group);
 }
 
-void note(std::vector<std::string>& notes, const std::string& text) {
-  if (std::find(notes.begin(), notes.end(), text) == notes.end()) notes.push_back(text);
-}
-
 void cut(std::string& text) { text = rendezvous::cut_text(text, kStackLineBytes); }
 
 void cut_lines(StackGroup& group) {
@@ -89,6 +85,11 @@ void fields(Archive& archive, Evidence& evidence) {
 
 }  // namespace
 
+void add_note(std::vector<std::string>& notes, const std::string& text) {
+  if (text.empty() || std::find(notes.begin(), notes.end(), text) != notes.end()) return;
+  notes.push_back(text);
+}
+
 void merge(Evidence& into, const Evidence& found) {
   gather(into, found);
   settle(into);
@@ -104,7 +105,7 @@ void gather(Evidence& into, const Evidence& found) {
     else
       same->ranks.insert(same->ranks.end(), group.ranks.begin(), group.ranks.end());
   }
-  for (const std::string& text : found.notes) note(into.notes, text);
+  for (const std::string& text : found.notes) add_note(into.notes, text);
   into.ranks_left_out += found.ranks_left_out;
 }
 

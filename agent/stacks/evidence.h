@@ -52,6 +52,9 @@ constexpr std::size_t kMostRankRanges = 1024;
 constexpr std::size_t kMostEvidenceNotes = 48;
 constexpr std::size_t kEvidenceBytes = std::size_t{96} << 10;  // all lines and notes together
 
+// Does nothing if the text is empty or a note already.
+void add_note(std::vector<std::string>& notes, const std::string& text);
+
 // Adds `found`; ranks in the same position as a group of `into` join that group.
 void merge(Evidence& into, const Evidence& found);
 // merge() of many in two steps: gather() each, in O(found) and leaving groups and ranges in any

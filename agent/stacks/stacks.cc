@@ -17,6 +17,7 @@
 
 #include "agent/process/descendants.h"
 #include "agent/spawn/program_starter.h"
+#include "agent/stacks/evidence.h"
 #include "agent/stacks/helper_program.h"
 #include "agent/stacks/proc_text.h"
 #include "rendezvous/base/text.h"
@@ -168,11 +169,6 @@ bool is_python(int pid) {
   return text.substr(text.rfind('/') + 1).starts_with("python");
 }
 
-void note(std::vector<std::string>& notes, const std::string& text) {
-  if (text.empty() || std::find(notes.begin(), notes.end(), text) != notes.end()) return;
-  notes.push_back(text);
-}
-
 }  // namespace
 
 class StackCollector::Impl {
@@ -227,7 +223,7 @@ class StackCollector::Impl {
       for (const ProcessStat& process : trees[worker])
         if (process.state != 'Z') found_.workers[worker].push_back(seen_in_proc(process));
     }
-    note(found_.notes, tools_.objection);
+    add_note(found_.notes, tools_.objection);
     // Every worker's own process first, then their children.
     for (std::size_t i = 0; i < kMostLooked; ++i) {
       for (std::size_t worker = 0; worker < trees.size(); ++worker)
@@ -243,8 +239,8 @@ class StackCollector::Impl {
     const bool is_pythons = is_python(job.pid);
     for (const StackTool& tool : tools_.tools)
       if (is_pythons || !tool.is_for_python) job.tools.push_back(tool);
-    if (is_pythons) note(found_.notes, tools_.missing_for_python);
-    note(found_.notes, tools_.missing);
+    if (is_pythons) add_note(found_.notes, tools_.missing_for_python);
+    add_note(found_.notes, tools_.missing);
     if (!job.tools.empty()) jobs_.push_back(std::move(job));
   }
 
@@ -266,7 +262,7 @@ class StackCollector::Impl {
   void start(Job job) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
-    if (left.count() <= 0) return note(found_.notes, out_of_time(job));
+    if (left.count() <= 0) return add_note(found_.notes, out_of_time(job));
     const std::vector<std::string> argv = stack_tool_argv(job.tools.front(), job.pid);
     const Place place = helpers_.insert(helpers_.end(), nullptr);
     *place = std::make_unique<Helper>(
@@ -294,10 +290,10 @@ class StackCollector::Impl {
       process.source = tool.name;
       process.threads = std::move(threads);
     } else if (::access(("/proc/" + std::to_string(job.pid)).c_str(), F_OK) == 0) {
-      note(found_.notes,
-           end.is_late ? out_of_time(job)
-                       : std::string(tool.name) + ": " +
-                             (end.trouble.empty() ? tool_complaint(end.output) : end.trouble));
+      add_note(found_.notes,
+               end.is_late ? out_of_time(job)
+                           : std::string(tool.name) + ": " +
+                                 (end.trouble.empty() ? tool_complaint(end.output) : end.trouble));
       job.tools.erase(job.tools.begin());
       if (!job.tools.empty() && !end.is_late) jobs_.push_front(std::move(job));
     }
