@@ -25,8 +25,10 @@ void WorkerKeyFile::remove() {
 Result<void> WorkerKeyFile::prepare(const JoinSpec& join, int round) {
   remove();
   if (!join.secret) return {};
-  Result<std::string> key = worker_key(*join.secret, join.run_id, round);
-  if (!key) return with_context(key.error(), "cannot derive the worker key from the secret");
+  Result<std::string> derived = worker_key(*join.secret, join.run_id, round);
+  if (!derived)
+    return with_context(derived.error(), "cannot derive the worker key from the secret");
+  std::string& key = *derived;
   if (directory_.empty()) {
     Result<std::string> made = make_scratch_directory("worker_key");
     if (!made) return made.error();
@@ -36,10 +38,11 @@ Result<void> WorkerKeyFile::prepare(const JoinSpec& join, int round) {
   const UniqueFd fd(
       ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   const bool is_written =
-      fd && ::write(fd.get(), key->data(), key->size()) == static_cast<ssize_t>(key->size());
-  wipe(*key);
+      fd && ::write(fd.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size());
+  const int error = errno;
+  wipe(key);
   if (is_written) return {};
-  return system_error("write the worker key to " + path_, errno);
+  return system_error("write the worker key to " + path_, error);
 }
 
 }  // namespace drun::agent

@@ -126,8 +126,11 @@ TEST_CASE("workers of a job with a secret get a private key file, another one in
   const std::string script =
       "echo $DRUN_ROUND $(stat -c %a $DRUN_WORKER_KEY_FILE $(dirname $DRUN_WORKER_KEY_FILE)) "
       "$(cat $DRUN_WORKER_KEY_FILE) $DRUN_WORKER_KEY_FILE; "
-      "test $DRUN_ROUND = 1 || test $RANK = 1 || exit 3; test $DRUN_ROUND = 1 || sleep 30";
-  for (int node = 0; node < 2; ++node) nodes.start(node, {"--secret-file=" + file}, script);
+      "test $DRUN_ROUND = 0 || exit 0; touch shown.$RANK; "
+      "until test -e shown.0 -a -e shown.1; do sleep 0.02; done; test $RANK = 1 || exit 3; sleep "
+      "30";
+  for (int node = 0; node < 2; ++node)
+    nodes.start(node, {"--secret-file=" + file}, "cd " + nodes.directory().path() + "; " + script);
   std::vector<std::map<std::string, std::string>> keys;  // by node, then round
   for (const Ended& ended : nodes.wait()) {
     INFO(ended.out << ended.err);
