@@ -20,7 +20,7 @@ std::size_t sum(const ProcessGroup::Counts& counts) {
 }
 
 // For the second of two operations with one timeout.
-OpOptions left_until(Deadline deadline) { return {.timeout = worker::left_until(deadline)}; }
+OpOptions options_until(Deadline deadline) { return {.timeout = worker::left_until(deadline)}; }
 
 }  // namespace
 
@@ -126,8 +126,8 @@ ProcessGroup::Counts ProcessGroup::gather_parts(const ConstBuffer& mine, std::op
   root ? gather(count, counts, *root, {options.timeout})
        : all_gather(count, counts, {options.timeout});
   const Buffer all = allocate(sum(counts));
-  root ? gather_v(mine, all, counts, *root, left_until(deadline))
-       : all_gather_v(mine, all, counts, left_until(deadline));
+  root ? gather_v(mine, all, counts, *root, options_until(deadline))
+       : all_gather_v(mine, all, counts, options_until(deadline));
   return counts;
 }
 
@@ -137,7 +137,7 @@ void ProcessGroup::scatter_parts(const ConstBuffer& all, const Counts& counts, i
   worker::check_scatter_parts(group_->place(), all, counts, root);
   std::size_t count = 0;
   scatter(counts, count, root, {options.timeout});
-  scatter_v(all, counts, allocate(count), root, left_until(deadline));
+  scatter_v(all, counts, allocate(count), root, options_until(deadline));
 }
 
 ProcessGroup::Counts ProcessGroup::exchange_parts(const ConstBuffer& input, const Counts& to,
@@ -147,7 +147,7 @@ ProcessGroup::Counts ProcessGroup::exchange_parts(const ConstBuffer& input, cons
   worker::check_all_to_all_parts(group_->place(), input, to);
   Counts from(to.size());
   all_to_all(to, from, {options.timeout});
-  all_to_all_v(input, to, allocate(sum(from)), from, left_until(deadline));
+  all_to_all_v(input, to, allocate(sum(from)), from, options_until(deadline));
   return from;
 }
 
