@@ -228,12 +228,12 @@ TEST_CASE("a request under supervision is still run by its waiter") {
 
 TEST_CASE("a stopped group has run all its requests, and those of another group continue") {
   Progress progress;
-  GroupRequests others(progress);
   Doer other;
+  Doer doer;
+  GroupRequests others(progress);
   const auto kept = std::make_shared<Request>(other.action(), never);
   others.look_after(kept);
   GroupRequests requests(progress);
-  Doer doer;
   for (int i = 0; i < 10; ++i) {
     requests.look_after(std::make_shared<Request>(doer.action(), never));
     requests.send(doer.action());
