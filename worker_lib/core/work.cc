@@ -49,7 +49,8 @@ void Work::wait_stream(void* stream) const {
     // Either the operation has failed, which wait() reports, or the stream cannot wait.
   }
   if (!is_queued) return wait();
-  if (request_->is_done()) request_->get();
+  // Another thread can be completing it, which takes no time.
+  if (request_->is_done() || !request_->is_open()) wait();
 }
 
 bool Work::is_completed() const { return !request_ || request_->is_done(); }
