@@ -80,18 +80,34 @@ char letter_of(std::string_view stat) {
   return name_end == stat.npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
 }
 
-// "[<0>] futex_wait_queue+0x61/0xa0" -> "futex_wait_queue".
-void add_kernel_frames(std::string_view text, std::vector<std::string>& frames) {
-  while (!text.empty() && frames.size() < kMostFrames) {
+// Between a program's system call and the function that carries it out.
+bool is_kernel_entry(std::string_view function) {
+  constexpr std::array kBegins{
+      // x86_64
+      std::string_view("entry_SYSCALL_"), std::string_view("do_syscall_"),
+      std::string_view("x64_sys_call"), std::string_view("__x64_sys_"),
+      std::string_view("__do_sys_"), std::string_view("__se_sys_"), std::string_view("asm_"),
+      // aarch64
+      std::string_view("el0t_64_"), std::string_view("el0_"), std::string_view("do_el0_"),
+      std::string_view("invoke_syscall"), std::string_view("__arm64_sys_"),
+      std::string_view("ret_from_fork")};
+  return std::any_of(kBegins.begin(), kBegins.end(),
+                     [function](std::string_view each) { return function.starts_with(each); });
+}
+
+// "[<0>] futex_wait_queue+0x61/0xa0" -> "futex_wait_queue", without those of kernel entry.
+std::vector<std::string_view> kernel_functions(std::string_view text) {
+  std::vector<std::string_view> functions;
+  while (!text.empty() && functions.size() < kMostFrames) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
-    const std::size_t name = line.find("] ");
-    if (name != line.npos) {
-      const std::string_view function = line.substr(name + 2);
-      frames.push_back(std::string(function.substr(0, function.find('+'))) + " (kernel)");
-    }
     text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t name = line.find("] ");
+    if (name == line.npos) continue;
+    const std::string_view function = line.substr(name + 2, line.find('+') - name - 2);
+    if (!is_kernel_entry(function)) functions.push_back(function);
   }
+  return functions;
 }
 
 }  // namespace
@@ -137,12 +153,21 @@ std::string state_words(char state) {
 
 ThreadStack thread_of(const ThreadFiles& files) {
   ThreadStack thread{.name = comm_of(files.comm)};
-  std::string text = state_words(letter_of(files.stat));
-  const std::string_view channel = first_word(files.wchan);
-  if (!channel.empty() && channel != "0") text += " in " + std::string(channel.substr(0, 64));
-  if (const std::string call = call_name(files.syscall); !call.empty()) text += " (" + call + ")";
+  const char state = letter_of(files.stat);
+  const std::string call = call_name(files.syscall);
+  std::vector<std::string_view> functions = kernel_functions(files.kernel_stack);
+  std::string_view channel = first_word(files.wchan);
+  if (channel == "0") channel = {};
+  if (channel.empty() && state == 'S' && !functions.empty()) channel = functions.front();
+  std::string text = state_words(state);
+  if (!channel.empty()) text += " in " + std::string(channel.substr(0, 64));
+  if (!call.empty()) text += " (" + call + ")";
   thread.frames.push_back(std::move(text));
-  add_kernel_frames(files.kernel_stack, thread.frames);
+  // The call says it all, except for those into drivers.
+  if (state == 'S' && !call.empty() && call != "ioctl") return thread;
+  if (!functions.empty() && functions.front() == channel) functions.erase(functions.begin());
+  for (const std::string_view function : functions)
+    thread.frames.push_back(std::string(function) + " (kernel)");
   return thread;
 }
 

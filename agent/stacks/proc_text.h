@@ -30,7 +30,8 @@ struct ThreadFiles {
   std::string syscall{};
   std::string kernel_stack{};
 };
-// "sleeping in futex_wait_queue (futex)", then the kernel's frames.
+// "sleeping in futex_wait_queue (futex)". Then the kernel's frames, without those of kernel entry,
+// if the thread does not sleep in a system call that can be interrupted, or in one into a driver.
 ThreadStack thread_of(const ThreadFiles& files);
 
 // The tree of each of `tops`, itself first; at most `most` processes per top. Leaves out processes

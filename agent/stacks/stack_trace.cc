@@ -1,7 +1,9 @@
 #include "agent/stacks/stack_trace.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <map>
 #include <utility>
 
 #include "rendezvous/base/text.h"
@@ -212,23 +214,60 @@ void count(Counted& list, std::vector<std::string> lines) {
     list.emplace_back(std::move(lines), 1);
 }
 
+// Threads that wait for work in most programs. A debugger shows when they do something else.
+bool is_idle(const std::string& name, const ThreadStack& thread) {
+  constexpr std::array kNames{std::string_view("cuda-EvtHandlr"), std::string_view("pt_autograd_"),
+                              std::string_view("pt_nccl_"), std::string_view("pt_tcpstore")};
+  const bool is_known = name == "cuda" || std::any_of(kNames.begin(), kNames.end(), [&](auto each) {
+                          return name.starts_with(each);
+                        });
+  return is_known && thread.frames.size() == 1 && thread.frames.front().starts_with("sleeping");
+}
+
+using Names = std::map<std::string, int>;  // of threads, with the number of each
+
+// "  threads gloo, python, and 3 alike".
+std::string thread_head(const Names& names) {
+  std::string text;
+  int alike = 0;
+  for (const auto& [name, times] : names) {
+    if (!name.empty()) text += (text.empty() ? " " : ", ") + name;
+    alike += times - 1;
+  }
+  if (alike > 0) text += ", and " + std::to_string(alike) + " alike";
+  return (names.size() > 1 ? "  threads" : "  thread") + text;
+}
+
 std::vector<std::string> process_lines(const ProcessStacks& process) {
   const bool is_odd = process.state != "running" && process.state != "sleeping";
   std::vector<std::string> lines{"process " + process.name.substr(0, kShownNameBytes) +
                                  (is_odd && !process.state.empty() ? ", " + process.state : "")};
-  Counted threads;
-  for (const ThreadStack& thread : process.threads) {
-    std::vector<std::string> each = thread_lines(thread);
-    const std::string name = without_number(thread.name);
-    each.insert(each.begin(), name.empty() ? "  thread" : "  thread " + name);
-    count(threads, std::move(each));
-  }
+  const auto& threads = process.threads;
+  const auto python_main =
+      std::find_if(threads.begin(), threads.end(),
+                   [](const ThreadStack& thread) { return thread.name == "MainThread"; });
+  const auto main = python_main != threads.end() ? python_main : threads.begin();
   // Threads come in the order in which they were made, which differs from rank to rank.
-  if (threads.size() > 2) std::sort(threads.begin() + 1, threads.end());
-  for (auto& [text, times] : threads) {
-    if (times > 1) text.front() += ", and " + std::to_string(times - 1) + " alike";
-    lines.insert(lines.end(), text.begin(), text.end());
+  Names first;
+  std::map<std::vector<std::string>, Names> others;  // by their frames
+  Names idle;
+  for (const ThreadStack& thread : threads) {
+    const std::string name = without_number(thread.name);
+    std::vector<std::string> frames = thread_lines(thread);
+    if (name == without_number(main->name) && frames == thread_lines(*main))
+      ++first[name];
+    else if (is_idle(name, thread))
+      ++idle[name];
+    else
+      ++others[std::move(frames)][name];
   }
+  const auto add = [&lines](const Names& names, const std::vector<std::string>& frames) {
+    lines.push_back(thread_head(names));
+    lines.insert(lines.end(), frames.begin(), frames.end());
+  };
+  if (!first.empty()) add(first, thread_lines(*main));
+  for (const auto& [frames, names] : others) add(names, frames);
+  if (!idle.empty()) lines.push_back(thread_head(idle) + ": idle");
   return lines;
 }
 

@@ -96,9 +96,28 @@ TEST_CASE("a thread from /proc shows its state, kernel function and system call"
                                         .kernel_stack = "[<0>] futex_wait+0x1/0x2\n[<0>] x\n"});
   CHECK(thread.name == "train");
 #ifdef __x86_64__
-  CHECK(thread.frames ==
-        Frames{"sleeping in futex_wait_queue (futex)", "futex_wait (kernel)", "x (kernel)"});
+  CHECK(thread.frames == Frames{"sleeping in futex_wait_queue (futex)"});
+  CHECK(thread_of({.stat = "1 (x) S 1",
+                   .wchan = "0",
+                   .syscall = "202 0x1",
+                   .kernel_stack = "[<0>] futex_do_wait+0x1/0x2\n[<0>] do_futex+0x1/0x2\n"})
+            .frames == Frames{"sleeping in futex_do_wait (futex)"});
+  CHECK(thread_of({.stat = "1 (x) D 1",
+                   .wchan = "rpc_wait",
+                   .syscall = "0 0x1",
+                   .kernel_stack = "[<0>] rpc_wait+0x1/0x2\n[<0>] nfs_file_read+0x1/0x2\n"
+                                   "[<0>] __x64_sys_read+0x1/0x2\n[<0>] x64_sys_call+0x1/0x2\n"
+                                   "[<0>] do_syscall_64+0x1/0x2\n"
+                                   "[<0>] entry_SYSCALL_64_after_hwframe+0x1/0x2\n"})
+            .frames == Frames{"stuck in the kernel in rpc_wait (read)", "nfs_file_read (kernel)"});
 #endif
+  CHECK(thread_of({.stat = "1 (x) S 1",
+                   .wchan = "kthread",
+                   .kernel_stack = "[<0>] kthread+0x1/0x2\n[<0>] wait+0x1/0x2\n"
+                                   "[<0>] __arm64_sys_ppoll+0x1/0x2\n[<0>] invoke_syscall+0x1/0x2\n"
+                                   "[<0>] el0_svc_common.constprop.0+0x1/0x2\n"
+                                   "[<0>] do_el0_svc+0x1/0x2\n[<0>] el0t_64_sync+0x1/0x2\n"})
+            .frames == Frames{"sleeping in kthread", "wait (kernel)"});
   CHECK(thread_of({.stat = "1 (x) D 1", .wchan = "0", .syscall = "running"}).frames ==
         Frames{"stuck in the kernel"});
   CHECK(thread_of({}).frames == Frames{"in an unknown state"});
@@ -151,6 +170,36 @@ TEST_CASE("ranks in the same state have the same lines") {
   CHECK(rank("12f", "1", false) == Frames{"process train", "  thread train", "    f", "    main",
                                           "  thread courier-, and 1 alike", "    g (0x?)",
                                           "  thread watch", "    h"});
+}
+
+TEST_CASE(
+    "the main thread comes first, threads that sleep alike are one, and idle ones come last") {
+  const auto asleep = [](const std::string& name, const std::string& place) {
+    return ThreadStack{name, {"sleeping in " + place}};
+  };
+  const auto lines = stack_lines({{.name = "python3",
+                                   .state = "sleeping",
+                                   .source = "/proc",
+                                   .threads = {asleep("python", "hrtimer_nanosleep"),
+                                               asleep("cuda00001400006", "poll"),
+                                               asleep("cuda-EvtHandlr", "poll"),
+                                               asleep("pt_nccl_heartbt", "poll"),
+                                               asleep("pt_nccl_watchdg", "futex"),
+                                               asleep("python", "poll"),
+                                               asleep("gloo", "poll"),
+                                               asleep("python", "poll"),
+                                               asleep("python", "futex"),
+                                               {"pt_autograd_0", {"backward (train.py:3)"}}}}});
+  CHECK(lines == Frames{"process python3", "  thread python", "    sleeping in hrtimer_nanosleep",
+                        "  thread pt_autograd_", "    backward (train.py:3)", "  thread python",
+                        "    sleeping in futex", "  threads gloo, python, and 1 alike",
+                        "    sleeping in poll",
+                        "  threads cuda, cuda-EvtHandlr, pt_nccl_heartbt, pt_nccl_watchdg: idle"});
+  const auto python = stack_lines({{.name = "python3",
+                                    .source = "py-spy",
+                                    .threads = {{"Thread-1", {"f"}}, {"MainThread", {"g"}}}}});
+  CHECK(python ==
+        Frames{"process python3", "  thread MainThread", "    g", "  thread Thread-", "    f"});
 }
 
 TEST_CASE("a stopped process is marked as stopped") {
