@@ -52,6 +52,21 @@ void read_doing(GroupPosition& position, std::string_view doing) {
     position.bytes = rest.substr(bytes + 2, rest.find(')', bytes) - bytes - 2);
 }
 
+// By NCCL's counts: "at all_reduce 811 in a communicator of 8, the others at 812 (NCCL)", or
+// kAheadInNccl.
+void read_nccl(GroupPosition& position, const StackGroup& group) {
+  const std::string_view doing = group.doing;
+  const bool is_ahead = group.nccl == NcclPosition::Ahead || doing == kAheadInNccl;
+  if (is_ahead && position.position == Position::Unknown) position.position = Position::Collective;
+  if (group.nccl != NcclPosition::Behind && (is_ahead || !doing.ends_with("(NCCL)"))) return;
+  position.position = Position::Outside;
+  position.is_awaited = true;
+  constexpr std::string_view kAt = "at ";
+  const std::string_view op = doing.substr(std::min(kAt.size(), doing.size()));
+  if (doing.starts_with(kAt) && !op.starts_with("operation "))
+    position.op = op.substr(0, op.find(' '));
+}
+
 struct StackFrame {
   std::string_view function;
   std::string_view file;
@@ -385,12 +400,7 @@ GroupPosition position_of(const StackGroup& group) {
   }
   const MainThread main = main_thread_of(group.lines);
   read_doing(position, group.doing);
-  if (group.nccl == NcclPosition::Behind || group.doing.ends_with("(NCCL)")) {
-    position.position = Position::Outside;
-    position.is_awaited = true;
-  }
-  if (group.nccl == NcclPosition::Ahead && position.position == Position::Unknown)
-    position.position = Position::Collective;
+  read_nccl(position, group);
   GroupPosition of_frames;
   if (holds(main.process, ", stopped"))
     of_frames.position = Position::Stopped;
@@ -505,6 +515,8 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
   if (!is_known) waiting = at(Position::Waits);
   if (waiting.empty() && is_counted)
     waiting = ranks_at(placed, [](const Placed& each) { return !each.at.is_awaited; });
+  for (const Placed& each : placed)
+    if (op.empty() && each.at.is_awaited) op = each.at.op;
   const std::string what = op.empty() ? "the collective that the others wait in" : op;
   const auto finish = [&](FaultClass fault, RankRanges ranks, std::string summary,
                           RestartHelps helps, std::string advice) {
@@ -541,7 +553,8 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
                       (op.empty() ? "a collective" : op),
                   RestartHelps::No, "make every rank take the same number of steps");
   RankRanges late = ranks_at(placed, [&](const Placed& each) {
-    return each.at.position == Position::Outside || is_behind(each);
+    const bool is_outside = each.at.position == Position::Outside;
+    return is_behind(each) || (is_outside && (each.at.is_awaited || !is_counted));
   });
   if (recorded.fault == FaultClass::MissingRank && (late.empty() || !is_known)) return recorded;
   if (!waiting.empty() && late.empty() && is_known)

@@ -13,6 +13,9 @@
 
 namespace drun::agent {
 
+// The operation of a rank that others do not wait for, by NCCL's counts, as StackGroup::doing.
+inline constexpr std::string_view kAheadInNccl = "ahead of other ranks (NCCL)";
+
 enum class Position {
   Unknown,
   Waits,       // probably for others: its main thread sleeps on a lock or in poll

@@ -2,15 +2,19 @@
 
 #include <string_view>
 
+#include "agent/diagnosis/hang_positions.h"
+
 namespace drun::agent {
 namespace {
 
-// "at all_reduce 811 in a communicator of 8, the others at 812 (NCCL)"
+// "at all_reduce 811 in a communicator of 8, the others at 812 (NCCL)". For a rank that is ahead,
+// NCCL's words would describe another communicator, where it is behind.
 std::string doing_of(const WorkerFacts& known) {
   constexpr std::string_view kIs = "is ";
   const std::string& words = known.nccl.words;
-  if (!known.pulse.doing.empty() || known.nccl.stand != NcclPosition::Behind || words.empty())
-    return known.pulse.doing;
+  if (!known.pulse.doing.empty()) return known.pulse.doing;
+  if (known.nccl.stand == NcclPosition::Ahead) return std::string(kAheadInNccl);
+  if (known.nccl.stand != NcclPosition::Behind || words.empty()) return "";
   return words.substr(words.starts_with(kIs) ? kIs.size() : 0) + " (NCCL)";
 }
 

@@ -490,6 +490,18 @@ std::vector<Case> cases() {
             "sign of life (gdb)\n  process train\n    thread train\n      spin (train)\n",
             8),
        Fault::MissingRank, "rank 7"});
+  // On an H200, without a debugger. Rank 0 spins in cudaDeviceSynchronize.
+  const std::string behind_on_gpu =
+      "rank 1: at all_reduce 20 in a communicator of 2, the others at 21 (NCCL), no sign of life "
+      "(/proc)\n  process python3\n    thread python\n      sleeping in hrtimer_nanosleep "
+      "(clock_nanosleep)\nnote: NCCL: rank 1 is at all_reduce 20 in a communicator of 2, the "
+      "others at 21\n";
+  const std::string spins = "(/proc)\n  process python3\n    thread python\n      running\n";
+  add({"tried: a hang: behind in NCCL, and a rank that spins",
+       hung({1}, "rank 0: " + spins + behind_on_gpu, 2), Fault::MissingRank, "rank 1"});
+  add({"a hang: behind in NCCL, and a rank that is ahead there",
+       hung({1}, "rank 0: ahead of other ranks (NCCL) " + spins + behind_on_gpu, 2),
+       Fault::MissingRank, "rank 1"});
   add({"a hang: a rank that has ended",
        hung({0, 2, 3}, std::string("ranks 0, 2, 3: no sign of life (py-spy)\n") + kInAllReduce +
                            "rank 1: has ended (agent)\n"),
@@ -810,6 +822,13 @@ TEST_CASE("a desync says what each group of ranks called, and where") {
                                   "rank 1: (py-spy)\n" + kInBroadcast))
             .evidence ==
         Lines{"rank 1: in broadcast, train.py:44", "ranks 0, 2, 3: in all_reduce, train.py:33"});
+}
+
+TEST_CASE("NCCL's counts name the collective that a rank has not arrived in") {
+  const std::string behind = "rank 1: at all_reduce 20 in a communicator of 2, the others at 21 ";
+  const Diagnosis found = diagnose(hung({1}, "rank 0: (gdb)\n" + behind + "(NCCL) (gdb)\n", 2));
+  CHECK(found.summary == "rank 1 has not arrived in all_reduce");
+  CHECK(ranks_text(found.ranks) == "rank 1");
 }
 
 TEST_CASE("evidence that is given counts instead of the traceback's") {

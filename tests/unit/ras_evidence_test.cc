@@ -37,7 +37,8 @@ TEST_CASE("a worker's own report takes precedence over NCCL's") {
   // For a rank that waits, NCCL's text would describe another communicator, where the rank lags.
   ras::RankPosition waits = kLags;
   waits.stand = NcclPosition::Ahead;
-  CHECK(evidence_of(two_trains(), 0, {{.nccl = waits}, {}}).groups.at(0).doing.empty());
+  CHECK(evidence_of(two_trains(), 0, {{.nccl = waits}, {}}).groups.at(0).doing ==
+        "ahead of other ranks (NCCL)");
 }
 
 TEST_CASE("drun stacks shows the state of ranks in NCCL") {
