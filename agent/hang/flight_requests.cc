@@ -29,7 +29,7 @@ constexpr const char* kPipeVariable = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE";
 constexpr const char* kFileVariable = "TORCH_FR_DUMP_TEMP_FILE";
 constexpr const char* kOldFileVariable = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE";
 constexpr const char* kSocketVariable = "TORCH_WORKER_SERVER_SOCKET";
-constexpr std::chrono::milliseconds kLimit{2000};
+constexpr std::chrono::milliseconds kLimit{4000};  // the first dump of a process may take seconds
 constexpr std::chrono::milliseconds kPause{25};
 constexpr std::size_t kMostBytes = std::size_t{32} << 20;
 constexpr std::string_view kRequest =

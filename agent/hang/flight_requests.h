@@ -5,7 +5,7 @@
 //          (TORCH_WORKER_SERVER_SOCKET), which answers with JSON. A worker may have either or none.
 // Files:   <temporary>/drun_flights_<random>/<round>_<rank>.pipe, <round>_<rank> and
 //          <round>_<local rank>.sock, in a directory of mode 0700 that the agent removes.
-// Limits:  2 s and 32 MiB for each worker. Files and answers are a worker's and may be anything.
+// Limits:  4 s and 32 MiB for each worker. Files and answers are a worker's and may be anything.
 // Owner:   WorkerWatch. Call stop() before workers are stopped.
 // Thread:  the io_context's; pipes, sockets and files are used in a FileWriter's thread.
 #pragma once

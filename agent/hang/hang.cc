@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace drun::agent::hang {
 namespace {
@@ -10,7 +11,7 @@ constexpr Milliseconds kShortest{100};
 constexpr Milliseconds kLongest{5000};
 constexpr int kSamples = 8;  // per timeout
 constexpr int kTicksPerSecond = 100;
-constexpr std::uint64_t kLookTicks = 20;  // that a look itself may cost a worker
+constexpr std::uint64_t kLookTicks = 20;  // that a look may cost a worker after its answer
 constexpr int kQuestions = 4;             // NCCL queries per timeout
 constexpr Milliseconds kForEachNode{50};  // between two queries of the whole job, approximately
 
@@ -42,6 +43,18 @@ void note(Worker& worker, const Sample& sample, bool is_looked_at, Time now) {
   }
   if (!last.is_running || sample.heartbeat != last.heartbeat) worker.beat_at = now;
   worker.last = sample;
+}
+
+// Without what the current look may have caused.
+Sample without_look(Sample sample, const Worker& worker, const State& state) {
+  const Sample& last = worker.last;
+  if (!state.looked_at || !last.is_running) return sample;
+  if (sample.writes_to_file) sample.output = last.output;
+  if (state.is_answered) return sample;
+  sample.cpu_ticks = last.cpu_ticks;
+  sample.processes = last.processes;
+  sample.channel = last.channel;
+  return sample;
 }
 
 // Allows less than 1 % of CPU time, which periodic polling threads use.
@@ -123,7 +136,7 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
   std::vector<Suspect> suspects;
   for (std::size_t i = 0; i < std::min(samples.size(), state.workers.size()); ++i) {
     Worker& worker = state.workers[i];
-    note(worker, samples[i], state.looked_at.has_value(), now);
+    note(worker, without_look(samples[i], worker, state), state.looked_at.has_value(), now);
     if (state.looked_at) continue;
     const Signs signs = signs_of(worker, state, state.timeout, now);
     if (!is_hung(signs)) {
@@ -140,7 +153,17 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
 void begin_look(State& state, Time now) {
   if (state.looked_at) return;
   state.looked_at = now;
-  for (Worker& worker : state.workers) worker.look_ticks = worker.last.cpu_ticks;
+  state.is_answered = false;
+}
+
+void note_answers(State& state, const std::vector<Sample>& samples) {
+  if (!state.looked_at || std::exchange(state.is_answered, true)) return;
+  for (std::size_t i = 0; i < std::min(samples.size(), state.workers.size()); ++i) {
+    Worker& worker = state.workers[i];
+    worker.channel_ticks += samples[i].cpu_ticks - worker.last.cpu_ticks;
+    worker.look_ticks = worker.last.cpu_ticks = samples[i].cpu_ticks;
+    worker.last.processes = samples[i].processes;
+  }
 }
 
 void end_look(State& state, Time now) {

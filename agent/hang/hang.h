@@ -14,9 +14,10 @@
 // NCCL:      a query costs every process of the job some time. It is therefore sent only once a
 //            worker has shown one sign for half the timeout, then four times per timeout (less
 //            often in jobs with many nodes). A worker is judged from its second answer on.
-// Debugger:  while drun's own debugger stops workers, no worker is suspected, and the time does not
-//            count as silence. Activity during that time counts, but CPU time only above 0.2 s: a
-//            dump that the look has requested uses less.
+// Look:      while drun inspects workers, no worker is suspected, and the time does not count as
+//            silence. Activity during that time counts, except what the look itself may cause: CPU
+//            time and processes until the worker has answered its request for a dump, then up to
+//            0.2 s of CPU time; and output to a file, whose text drun does not see.
 // Time:      steady-clock times passed in by the caller.
 #pragma once
 
@@ -37,6 +38,7 @@ struct Sample {
   bool is_running = false;                // false: the other fields are ignored
   bool is_stopped = false;                // by SIGSTOP or a debugger
   std::optional<std::uint64_t> output{};  // changes when it prints; absent: not observed
+  bool writes_to_file = false;            // its output is known only by size
   std::uint64_t cpu_ticks = 0;            // in 1/100 s, of its whole process tree
   std::uint64_t processes = 0;            // changes when a process of the tree starts or ends
   std::string channel{};                  // where it sleeps in the kernel; empty: unknown, or awake
@@ -58,7 +60,7 @@ struct Worker {
   Time cpu_at{};
   Time channel_at{};
   std::uint64_t channel_ticks = 0;  // CPU time when it fell asleep there
-  std::uint64_t look_ticks = 0;     // CPU time at the last begin_look()
+  std::uint64_t look_ticks = 0;     // CPU time when the last look's request was answered
   Time beat_at{};
   std::optional<Nccl> nccl{};
   std::optional<Time> told_at{};
@@ -69,7 +71,8 @@ struct State {
   Milliseconds ask_interval{0};
   std::vector<Worker> workers{};
   Time sampled_at{};
-  std::optional<Time> looked_at{};  // when drun's debugger stopped the workers; absent: it has not
+  std::optional<Time> looked_at{};  // when the current look began; absent: there is none
+  bool is_answered = false;         // the workers have answered the look's request
   std::optional<Time> asked_at{};
 };
 
@@ -87,8 +90,10 @@ State begin(std::size_t workers, Milliseconds timeout, Time now);
 // Takes one sample per worker, by local rank. Returns the workers to report now.
 std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time now);
 
-// Call around the time in which drun's debugger stops the workers.
+// Call around an inspection of the workers, in which a debugger may stop them, and when they have
+// answered its request for a dump.
 void begin_look(State& state, Time now);
+void note_answers(State& state, const std::vector<Sample>& samples);
 void end_look(State& state, Time now);
 
 // The time between two NCCL queries of one node if `nodes` nodes send them.

@@ -35,6 +35,10 @@ void HangWatch::begin_look() { hang::begin_look(state_, Clock::now()); }
 
 void HangWatch::end_look() { hang::end_look(state_, Clock::now()); }
 
+void HangWatch::note_answers() {
+  if (on_suspects_) hang::note_answers(state_, look_for_life(pids_()));
+}
+
 std::vector<WorkerFacts> HangWatch::facts(std::size_t count, const ras::Findings& findings) {
   if (on_suspects_) sample();
   const auto& positions = findings.positions.empty() ? positions_ : findings.positions;
@@ -65,6 +69,7 @@ std::vector<hang::Suspect> HangWatch::sample() {
   std::vector<hang::Sample> samples = look_for_life(pids_());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     samples[i].output = output_.printed(static_cast<int>(i));
+    samples[i].writes_to_file = output_.writes_to_file(static_cast<int>(i));
     samples[i].heartbeat = files_.heartbeat(i);
   }
   return hang::take(state_, samples, Clock::now());

@@ -46,6 +46,8 @@ class HangWatch {
   // Call around an inspection that stops the workers for a while.
   void begin_look();
   void end_look();
+  // Call when the workers have answered the inspection's request for a dump.
+  void note_answers();
 
   // Facts about the first `count` workers, as of now: a worker that an operation has kept waiting
   // until the look may have gone on since the last sample. After stop(), none counts as quiet: they

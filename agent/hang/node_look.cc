@@ -31,6 +31,7 @@ void NodeLook::take(const ras::Service::Workers& workers, OnDone on_done) {
   flights_.ask([this, number](const auto& dumps) {
     if (number != number_ || dumps_ || waiting_.empty()) return;
     dumps_ = dumps;
+    on_dumps_();
     read_stacks_if_told();
   });
 }

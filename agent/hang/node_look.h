@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "agent/hang/flight_requests.h"
@@ -31,9 +32,14 @@ class NodeLook {
   };
   using OnDone = std::function<void(const Found&)>;
 
+  // `on_dumps`: called from the loop when the Flight Recorder has answered, or did not in time.
   NodeLook(asio::io_context& io, ras::Service& ras, FlightRequests& flights,
-           StackCollector& collector)
-      : head_start_(io), ras_(ras), flights_(flights), collector_(collector) {}
+           StackCollector& collector, std::function<void()> on_dumps)
+      : head_start_(io),
+        ras_(ras),
+        flights_(flights),
+        collector_(collector),
+        on_dumps_(std::move(on_dumps)) {}
 
   // `on_done` is called once, from the loop or from stop().
   void take(const ras::Service::Workers& workers, OnDone on_done);
@@ -50,6 +56,7 @@ class NodeLook {
   ras::Service& ras_;
   FlightRequests& flights_;
   StackCollector& collector_;
+  std::function<void()> on_dumps_;
   std::uint64_t number_ = 0;
   ras::Service::Workers workers_;
   bool reads_stacks_ = false;

@@ -14,7 +14,7 @@ WorkerWatch::WorkerWatch(asio::io_context& io, const Log& log, const AgentSpec& 
       hangs_(io, spec.hang_timeout, output, ras_),
       flights_(io, log, spec),
       collector_(io, environment),
-      look_(io, ras_, flights_, collector_) {}
+      look_(io, ras_, flights_, collector_, [this] { hangs_.note_answers(); }) {}
 
 Result<void> WorkerWatch::prepare(const World& world) {
   gpu_fault_lines_.clear();

@@ -56,6 +56,8 @@ class Output::Impl {
     log_writer_.run(std::move(job), std::move(done));
   }
   std::optional<std::uint64_t> printed(int local_rank);
+  bool writes_to_file(int local_rank) const;
+  std::optional<WatchdogLines::Timeout> reported_timeout(int local_rank) const;
   void watch_first_prints(std::function<void(int)> on_first) {
     on_first_print_ = std::move(on_first);
   }
@@ -371,7 +373,7 @@ std::optional<std::uint64_t> Output::Impl::printed(int local_rank) {
   for (std::size_t i = 0; i < worker.streams.size(); ++i) {
     if (const WorkerStream* stream = worker.streams[i].get(); stream != nullptr) {
       if (stream->is_held_up()) ++looks_at_congestion_;
-      bytes += stream->taken_bytes();
+      bytes += stream->printed_bytes();
     } else if (worker.files[i]) {
       bytes += size_of(worker.files[i]);
     } else {
@@ -379,6 +381,17 @@ std::optional<std::uint64_t> Output::Impl::printed(int local_rank) {
     }
   }
   return bytes + looks_at_congestion_;
+}
+
+bool Output::Impl::writes_to_file(int local_rank) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  return index < workers_.size() && (workers_[index].files[0] || workers_[index].files[1]);
+}
+
+std::optional<WatchdogLines::Timeout> Output::Impl::reported_timeout(int local_rank) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const WorkerStream* stream = index < workers_.size() ? workers_[index].streams[1].get() : nullptr;
+  return stream == nullptr ? std::nullopt : stream->watchdog_lines().first_timeout();
 }
 
 void Output::Impl::note_print(int local_rank) {
@@ -473,6 +486,10 @@ void Output::run_off_loop(std::function<void()> job, std::function<void(bool)> d
   impl_->run_off_loop(std::move(job), std::move(done));
 }
 std::optional<std::uint64_t> Output::printed(int local_rank) { return impl_->printed(local_rank); }
+bool Output::writes_to_file(int local_rank) const { return impl_->writes_to_file(local_rank); }
+std::optional<WatchdogLines::Timeout> Output::reported_timeout(int local_rank) const {
+  return impl_->reported_timeout(local_rank);
+}
 void Output::watch_first_prints(std::function<void(int)> on_first) {
   impl_->watch_first_prints(std::move(on_first));
 }
@@ -645,7 +662,7 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::F
   const LineOrigin origin = origin_of(local_rank, stream);
   WorkerStream::Setup setup{.number = ++streams_made_,
                             .form = form_of(spec_, origin, plan.is_labeled),
-                            .keeps_tail = stream == Stream::Stderr,
+                            .is_stderr = stream == Stream::Stderr,
                             .tee = nullptr,
                             .filter = std::nullopt,
                             .filtered = nullptr,

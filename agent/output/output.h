@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "agent/output/line_format.h"
+#include "agent/output/watchdog_lines.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
@@ -110,11 +111,17 @@ class Output {
   // True while the console does not accept the pending output.
   bool is_held_up() const;
 
-  // A number that changes whenever the worker prints to a pipe or file. Absent if drun does not see
-  // its output (raw mode, or filtered out). For a file, it is the state that the previous call
+  // A number that changes whenever the worker prints to a pipe or file, except for lines of
+  // PyTorch's watchdog in a pipe (watchdog_lines.h). Absent if drun does not see its output (raw
+  // mode, or filtered out). For a file, it is the state that the previous call
   // requested. While the console or file system is blocked, it changes at every call, because a
   // worker that waits for them is not silent.
   std::optional<std::uint64_t> printed(int local_rank);
+  // Whether it writes to a file itself, so that drun knows only the size of its output.
+  bool writes_to_file(int local_rank) const;
+  // The first timeout of a collective that PyTorch's watchdog in the worker has reported. Absent if
+  // its stderr does not pass through drun. Can be called until the next open_round.
+  std::optional<WatchdogLines::Timeout> reported_timeout(int local_rank) const;
 
   // Calls `on_first` from the loop when a worker's first output of a round passes through here.
   // Call before the first open_round.

@@ -147,9 +147,9 @@ WorkerStream::~WorkerStream() {
 }
 
 void WorkerStream::take(std::string_view bytes) {
-  if (taken_bytes_ == 0 && setup_.on_first_bytes) setup_.on_first_bytes();
-  taken_bytes_ += bytes.size();
-  if (setup_.keeps_tail) tail_.take(bytes);
+  if (!std::exchange(has_taken_, true) && setup_.on_first_bytes) setup_.on_first_bytes();
+  printed_bytes_ += setup_.is_stderr ? watchdog_lines_.take(bytes, wall_now()) : bytes.size();
+  if (setup_.is_stderr) tail_.take(bytes);
   if (setup_.tee) writer_.append(setup_.tee, bytes);
   if (setup_.filter) {
     std::string picked;

@@ -23,6 +23,7 @@
 #include "agent/output/line_buffer.h"
 #include "agent/output/line_format.h"
 #include "agent/output/log_uplink.h"
+#include "agent/output/watchdog_lines.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
@@ -112,7 +113,7 @@ class WorkerStream {
   struct Setup {
     std::uint64_t number = 0;               // unique among all streams of all rounds, not 0
     LineFormat form;                        // on the console
-    bool keeps_tail = false;                // stderr
+    bool is_stderr = false;                 // keeps its tail, finds lines of PyTorch's watchdog
     std::shared_ptr<FileWriter::File> tee;  // null: not teed
     std::optional<LineFilter> filter;       // needs `filtered`
     std::shared_ptr<FileWriter::File> filtered;
@@ -145,8 +146,10 @@ class WorkerStream {
     if (setup_.tee && writer_.is_congested()) return true;
     return goes_by_link() ? setup_.link->is_congested() : console_.is_congested();
   }
-  std::uint64_t taken_bytes() const { return taken_bytes_; }
+  // Without lines of PyTorch's watchdog.
+  std::uint64_t printed_bytes() const { return printed_bytes_; }
   std::string_view tail() const { return tail_.bytes(); }
+  const WatchdogLines& watchdog_lines() const { return watchdog_lines_; }
 
  private:
   bool goes_by_link() const { return setup_.link != nullptr && setup_.link->trip() == setup_.trip; }
@@ -163,7 +166,9 @@ class WorkerStream {
   LineBuffer sent_lines_;
   LineQueue to_send_;
   Tail tail_;
-  std::uint64_t taken_bytes_ = 0;
+  WatchdogLines watchdog_lines_;
+  bool has_taken_ = false;
+  std::uint64_t printed_bytes_ = 0;
   std::function<void()> on_end_;
   std::shared_ptr<PipeReader> reader_;
 };

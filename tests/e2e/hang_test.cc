@@ -139,6 +139,23 @@ TEST_CASE("a rank that is absent from a collective is named, with its position a
   }
 }
 
+TEST_CASE("the dump that drun requests of a hung worker is not taken for a sign of life") {
+  // With stderr in a file, drun does not know what the worker has printed there.
+  const bool is_redirected = GENERATE(false, true);
+  const TemporaryDirectory logs;
+  const Words redirects =
+      is_redirected ? Words{"--log-dir=" + logs.path(), "--redirects=2"} : Words{};
+  CAPTURE(is_redirected);
+  const Ended ended = run(job(Words{"--nproc-per-node=2", "--hang-timeout=4"} + redirects,
+                              {"python3", source_file("tests/workers/dumping_rank.py"), "25"}),
+                          60s);
+  CAPTURE(ended.err);
+  CHECK(ended.code == 123);
+  CHECK_THAT(ended.err, ContainsSubstring("rank 1 on node 0"));
+  CHECK(ended.err.find("not taken for a hang") == std::string::npos);
+  CHECK_THAT(ended.err, ContainsSubstring("call 21 in 0 (default_pg): all_reduce, started"));
+}
+
 TEST_CASE("hangs are not detected by default") {
   const Ended ended = run(shell_job({}, "[ -z \"$DRUN_HEARTBEAT_FILE\" ] && sleep 1.5"));
   CHECK(ended.code == 0);

@@ -17,7 +17,7 @@ struct LookRig {
   LookRig() {
     spec.worker.environment = {{"NCCL_RAS_ADDR", "127.0.0.1:" + std::to_string(silent.port())}};
     service.emplace(io, Log(), spec);
-    look.emplace(io, *service, flights, collector);
+    look.emplace(io, *service, flights, collector, [] {});
   }
   void take() {
     look->take({.pids = {0}}, [this](const NodeLook::Found& found) {
@@ -70,7 +70,7 @@ TEST_CASE("a look that is stopped before stacks are read answers at once without
   // The stopped look does not disturb the next one.
   rig.spec.worker.environment = {{"NCCL_RAS_ENABLE", "0"}};
   ras::Service off(rig.io, Log(), rig.spec);
-  NodeLook next(rig.io, off, rig.flights, rig.collector);
+  NodeLook next(rig.io, off, rig.flights, rig.collector, [] {});
   int answers = 0;
   next.take({.pids = {0}}, [&](const NodeLook::Found& found) {
     ++answers;

@@ -36,6 +36,7 @@ class Watched {
   }
   bool is_quiet() const { return hang::is_quiet(state_, 0); }
   void begin_look() { hang::begin_look(state_, now_); }
+  void note_answers() { hang::note_answers(state_, {sample}); }
   void end_look() { hang::end_look(state_, now_); }
   void jump(Milliseconds time) { now_ += time; }
 
@@ -174,13 +175,40 @@ TEST_CASE("what a dump of the Flight Recorder costs a worker is no sign of life"
   worker.after(70s, nothing);
   CHECK(worker.is_quiet());
   worker.begin_look();
+  worker.after(10s, [](Sample& sample) {
+    sample.cpu_ticks += 500;
+    ++sample.processes;
+    sample.channel.clear();
+  });
+  worker.note_answers();
+  worker.sample.channel = "futex_wait_queue";
   worker.after(10s, [](Sample& sample) { ++sample.cpu_ticks; });
-  worker.end_look();
   CHECK(worker.is_quiet());
-  worker.begin_look();
-  worker.after(10s, [](Sample& sample) { sample.cpu_ticks += 50; });
   worker.end_look();
-  CHECK_FALSE(worker.is_quiet());
+  worker.after(10s, nothing);
+  CHECK(worker.is_quiet());
+
+  // Its progress during the look counts.
+  SECTION("it uses CPU time after its answer") {
+    worker.begin_look();
+    worker.note_answers();
+    worker.after(10s, [](Sample& sample) { sample.cpu_ticks += 50; });
+    CHECK_FALSE(worker.is_quiet());
+  }
+  SECTION("it prints before its answer") {
+    worker.begin_look();
+    worker.after(10s, [](Sample& sample) { ++*sample.output; });
+    CHECK_FALSE(worker.is_quiet());
+  }
+  SECTION("its text is not known: the look may have caused it, but not what follows") {
+    worker.sample.writes_to_file = true;
+    worker.begin_look();
+    worker.after(10s, [](Sample& sample) { ++*sample.output; });
+    CHECK(worker.is_quiet());
+    worker.end_look();
+    worker.after(10s, [](Sample& sample) { ++*sample.output; });
+    CHECK_FALSE(worker.is_quiet());
+  }
 }
 
 TEST_CASE("a pulse page shows which operation a worker is in") {
