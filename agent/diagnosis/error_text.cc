@@ -393,6 +393,16 @@ void find_call(ErrorText& found, const std::vector<std::string_view>& lines) {
 
 }  // namespace
 
+std::string timed_out_call(std::string_view line) {
+  std::string op = value_of(line, "OpType=", ",)");
+  for (char& c : op) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (op.starts_with('_')) op.erase(0, 1);
+  if (op.starts_with("all") && !op.starts_with("all_")) op.insert(3, 1, '_');
+  if (op.starts_with("all_to")) op.replace(0, 6, "all_to_");
+  const std::string number = value_of(line, "SeqNum=", ",)");
+  return op.empty() || number.empty() ? op : op + " (number " + number + ")";
+}
+
 bool is_collective(std::string_view name) {
   return std::find(kCollectives.begin(), kCollectives.end(), name) != kCollectives.end();
 }

@@ -54,6 +54,9 @@ struct ErrorText {
 
 ErrorText read_error_text(const Failure& failure);
 
+// What timed out by a line of PyTorch's watchdog: "all_reduce (number 21)"; empty: not known.
+std::string timed_out_call(std::string_view line);
+
 // Whether the worker's texts show that it failed because a collective took too long.
 bool has_only_waited(const Failure& failure);
 // Whether they show that it failed because it lost the connection to another rank.

@@ -840,6 +840,9 @@ void Agent::on_outcome(const Outcome& outcome) {
   was_coordinator_ = server_ && server_->is_leading();
   if (server_ && !server_->coordinator_ended()) server_.reset();
   if (preloader_) preloader_->stop_waiting();
+  const bool is_stopped = std::holds_alternative<Interrupted>(outcome.ending) ||
+                          std::holds_alternative<Preempted>(outcome.ending);
+  if (is_stopped && world_) log_timeouts(log_, *world_, output_);
   stop_looking();
   gpus_.stop();
   progress_files_.stop();

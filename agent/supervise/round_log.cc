@@ -1,8 +1,13 @@
 #include "agent/supervise/round_log.h"
 
+#include <algorithm>
+#include <map>
 #include <string>
 
+#include "agent/diagnosis/error_text.h"
+#include "agent/wall_time.h"
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/rank_ranges.h"
 #include "rendezvous/protocol/membership_text.h"
 
 namespace drun::agent {
@@ -60,6 +65,32 @@ void log_failure(const Log& log, const AgentSpec& spec, const World& world,
     log.warning(text);
   else
     log.debug(text);
+}
+
+void log_timeouts(const Log& log, const World& world, const Output& output) {
+  struct Reported {
+    RankRanges ranks{};
+    WallTime first{};
+  };
+  constexpr std::size_t kMostCalls = 4;
+  const WallTime now = wall_now();
+  std::map<std::string, Reported> calls;
+  for (int i = 0; i < world.local_world_size; ++i) {
+    const auto timeout = output.reported_timeout(i);
+    if (!timeout) continue;
+    const std::string call = timed_out_call(timeout->line);
+    if (calls.size() >= kMostCalls && !calls.contains(call)) continue;
+    Reported& reported = calls.try_emplace(call, Reported{.first = timeout->read_at}).first->second;
+    add_rank(reported.ranks, world.base_rank + i);
+    reported.first = std::min(reported.first, timeout->read_at);
+  }
+  for (const auto& [call, reported] : calls) {
+    const auto before = std::chrono::floor<std::chrono::milliseconds>(now - reported.first);
+    log.warning(ranks_text(reported.ranks) + " had reported a timeout of " +
+                (call.empty() ? "a collective" : call) +
+                (count_of(reported.ranks) > 1 ? ", the first " : " ") +
+                rendezvous::duration_text(before) + " before the stop");
+  }
 }
 
 void log_hang(const Log& log, const std::string& cause, const Evidence& evidence) {

@@ -171,6 +171,25 @@ TEST_CASE("a suspended worker is reported as stopped") {
   CHECK_THAT(ended.err, ContainsSubstring("stopped, no output and no CPU time"));
 }
 
+TEST_CASE("a stop reports the timeouts that PyTorch's watchdog had reported before") {
+  Running running(shell_job(
+      {"--nproc-per-node=3"},
+      "[ $RANK = 0 ] || echo \"[rank$RANK]:[E1127 07:16:23.172041623 ProcessGroupNCCL.cpp:689] "
+      "[Rank $RANK] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=21, "
+      "OpType=ALLREDUCE, NumelIn=1000, NumelOut=1000, Timeout(ms)=12000) ran for 12077 "
+      "milliseconds before timing out.\" >&2; echo up $RANK >&2; exec sleep 100"));
+  for (const char* rank : {"0", "1", "2"})
+    REQUIRE(eventually(
+        [&] { return running.err().find("up " + std::string(rank)) != std::string::npos; }));
+  kill(running.pid(), SIGTERM);
+  const Ended ended = running.wait();
+  CAPTURE(ended.err);
+  CHECK(ended.code == 143);
+  CHECK_THAT(ended.err, ContainsSubstring("ranks 1, 2 had reported a timeout of all_reduce (number "
+                                          "21), the first "));
+  CHECK_THAT(ended.err, ContainsSubstring(" before the stop"));
+}
+
 TEST_CASE("stacks of all ranks can be read on any node, and the job continues") {
   const std::string id = "stacked-" + std::to_string(getpid());
   Nodes nodes(3, {"--nproc-per-node=2", "--rdzv-id=" + id});

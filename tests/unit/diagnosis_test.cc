@@ -831,6 +831,18 @@ TEST_CASE("NCCL's counts name the collective that a rank has not arrived in") {
   CHECK(ranks_text(found.ranks) == "rank 1");
 }
 
+TEST_CASE("a line of PyTorch's watchdog names the call that timed out") {
+  const auto call = [](const std::string& op) {
+    return timed_out_call("collective operation timeout: WorkNCCL(SeqNum=21, OpType=" + op +
+                          ", NumelIn=1000, Timeout(ms)=60000) ran for 60069 milliseconds");
+  };
+  CHECK(call("ALLREDUCE") == "all_reduce (number 21)");
+  CHECK(call("_ALLGATHER_BASE") == "all_gather_base (number 21)");
+  CHECK(call("ALLTOALL") == "all_to_all (number 21)");
+  CHECK(call("REDUCE_SCATTER") == "reduce_scatter (number 21)");
+  CHECK(timed_out_call("Watchdog caught collective operation timeout").empty());
+}
+
 TEST_CASE("evidence that is given counts instead of the traceback's") {
   Outcome outcome = hung({1}, "");
   const Evidence evidence{
