@@ -226,15 +226,31 @@ TEST_CASE("operations reuse events, over the stand-in") {
   run_over_standins(2, [](int, Words&) {
     ProcessGroup group = ProcessGroup::connect(over("nccl"));
     const OnGpu<int> number(1, 0);
-    const auto ten = [&] {
+    const auto run = [&](int count) {
       std::vector<Work> works;
-      for (int i = 0; i < 10; ++i) works.push_back(group.all_reduce(number.named(), async_op));
+      for (int i = 0; i < count; ++i) works.push_back(group.all_reduce(number.named(), async_op));
       wait_all(works);
     };
     const auto events = test::standin_function<int()>("standin_events");
-    // Twenty are pending at most: one before and one after each operation.
-    for (int i = 0; i < 20; ++i) ten();
-    expect(events() <= 21, "not " + std::to_string(events()) + " events");
+    // One for each pending operation.
+    for (int i = 0; i < 20; ++i) run(10);
+    expect(events() <= 10, "not " + std::to_string(events()) + " events");
+    for (int i = 0; i < 3; ++i) run(1500);
+    expect(events() <= 1500, "not " + std::to_string(events()) + " events");
+    group.barrier();
+  });
+}
+
+TEST_CASE("an operation makes the GPU current once to start and once to end, over the stand-in") {
+  run_over_standins(2, [](int, Words&) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    const OnGpu<int> number(1, 0);
+    group.all_reduce(number.named());
+    const auto pushes = test::standin_function<int()>("standin_context_pushes");
+    const int before = pushes();
+    for (int i = 0; i < 10; ++i) group.all_reduce(number.named(), async_op).wait();
+    const int made = pushes() - before;
+    expect(made <= 20, "not " + std::to_string(made) + " for 10 operations");
     group.barrier();
   });
 }

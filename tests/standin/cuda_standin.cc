@@ -156,6 +156,7 @@ std::vector<int>& current() {
 }
 
 thread_local int capture_mode = kGlobalMode;
+thread_local int context_pushes = 0;
 
 // Calls that CUDA forbids while a graph is captured, unless the thread or the capture is relaxed.
 // They also break the capture.
@@ -210,6 +211,7 @@ int standin_events() {
   const std::lock_guard lock(state().mutex);
   return state().events;
 }
+int standin_context_pushes() { return context_pushes; }
 int standin_current_gpu() { return current().empty() ? -1 : current().back(); }
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
@@ -263,6 +265,7 @@ Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
 Result cuDevicePrimaryCtxRelease_v2(Device) { return kSuccess; }
 Result cuCtxPushCurrent_v2(Context context) {
   if (context == nullptr) return kInvalidContext;
+  ++context_pushes;
   current().push_back(static_cast<int>(reinterpret_cast<const char*>(context) - contexts));
   return kSuccess;
 }

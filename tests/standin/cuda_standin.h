@@ -15,6 +15,8 @@ int standin_current_gpu();
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes);
 // What this process has created so far.
 int standin_events();
+// Calls on this thread so far that made a context current.
+int standin_context_pushes();
 int standin_nccl_communicators();
 // Operations, or groups of them, on one communicator.
 int standin_nccl_launches();

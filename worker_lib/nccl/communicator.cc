@@ -79,15 +79,16 @@ std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> g
   return line;
 }
 
-Event Communicator::start(std::span<const Event> after, const Awaited& awaited,
-                          const Action& action) {
+Event Communicator::start(std::span<Event> after, const Awaited& awaited, const Action& action) {
   const std::lock_guard lock(using_);
   need_open();
   const Current current(*gpu_);
   for (const Event& each : after) each.make_wait(stream_.get());
   ++unfinished_;
   settle(action(comm_, stream_.get()), awaited);
-  return Event(gpu_, stream_.get());
+  Event end = std::move(after.front());
+  end.record(stream_.get());
+  return end;
 }
 
 void Communicator::wait(const Event& end, const Awaited& awaited) {
@@ -225,7 +226,7 @@ BackendFailure Communicator::failure(nccl::Result result, const Awaited& awaited
 
 template <typename Done>
 void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
-  Backoff pace;
+  std::optional<Backoff> pace;
   try {
     while (!is_done()) {
       if (stop_->is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
@@ -236,7 +237,8 @@ void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
                                  " was not done in time; another rank is late, stuck or has made "
                                  "other calls");
       }
-      pace.wait(*stop_);
+      if (!pace) pace.emplace();
+      pace->wait(*stop_);
     }
   } catch (...) {
     has_failed_ = true;

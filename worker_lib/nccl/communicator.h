@@ -24,6 +24,7 @@
 #include <string>
 
 #include "drun/backend.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/nccl/cancel.h"
 #include "worker_lib/nccl/gpu.h"
 
@@ -35,7 +36,7 @@ struct Awaited {
   std::optional<int> peer = std::nullopt;  // absent: any rank of the group matters
   const char* what = "connecting";         // if neither is set
   Deadline deadline{};
-  Deadline since = std::chrono::steady_clock::now();
+  Deadline since = coarse_now();
 };
 
 class Communicator {
@@ -58,8 +59,8 @@ class Communicator {
   const std::shared_ptr<const Gpu>& gpu() const { return gpu_; }
 
   // Runs the work that `action` issues after `after` and all earlier work. Returns the event at its
-  // end.
-  Event start(std::span<const Event> after, const Awaited& awaited, const Action& action);
+  // end: the first of `after`, at least one, which thereby becomes empty.
+  Event start(std::span<Event> after, const Awaited& awaited, const Action& action);
   // Waits for the event that start() returned.
   void wait(const Event& end, const Awaited& awaited);
   // Whether wait() would return or throw at once.

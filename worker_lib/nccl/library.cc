@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <mutex>
@@ -73,10 +74,10 @@ Api bind_all(const Wanted& wanted, void* library, const Symbols& symbols) {
 }
 
 struct Libraries {
-  std::mutex mutex;
-  std::optional<cuda::Api> cuda;
-  int gpus = 0;  // 0: not initialized yet
-  std::optional<nccl::Api> nccl;
+  std::mutex mutex;  // held while one is loaded; each operation reads the pointers without it
+  std::atomic<const cuda::Api*> cuda = nullptr;
+  std::atomic<int> gpus = 0;  // 0: not initialized yet
+  std::atomic<const nccl::Api*> nccl = nullptr;
   int nccl_version = 0;
 };
 
@@ -84,6 +85,10 @@ struct Libraries {
 Libraries& libraries() {
   static Libraries& the = *new Libraries;
   return the;
+}
+
+const cuda::Api* bind_cuda(void* library) {
+  return new cuda::Api(bind_all<cuda::Api>(kCuda, library, kCudaSymbols));
 }
 
 std::string error_text(const cuda::Api& cuda, cuda::Result result) {
@@ -110,36 +115,38 @@ int initialize(const cuda::Api& cuda) {
 
 const cuda::Api& need_cuda() {
   Libraries& the = libraries();
+  if (the.gpus > 0) return *the.cuda;
   const std::lock_guard lock(the.mutex);
-  if (!the.cuda) the.cuda = bind_all<cuda::Api>(kCuda, open_library(kCuda, 0), kCudaSymbols);
+  if (the.cuda == nullptr) the.cuda = bind_cuda(open_library(kCuda, 0));
   if (the.gpus == 0) the.gpus = initialize(*the.cuda);
   return *the.cuda;
 }
 
 int gpu_count() {
   need_cuda();
-  const std::lock_guard lock(libraries().mutex);
   return libraries().gpus;
 }
 
 const cuda::Api* loaded_cuda() {
   Libraries& the = libraries();
+  if (const cuda::Api* const api = the.cuda) return api;
   const std::lock_guard lock(the.mutex);
-  if (the.cuda) return &*the.cuda;
+  if (const cuda::Api* const api = the.cuda) return api;
   void* const library = open_library(kCuda, RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   try {
-    the.cuda = bind_all<cuda::Api>(kCuda, library, kCudaSymbols);
+    the.cuda = bind_cuda(library);
   } catch (const BackendFailure&) {
     return nullptr;  // need_cuda reports it, if it is needed
   }
-  return &*the.cuda;
+  return the.cuda;
 }
 
 const nccl::Api& need_nccl() {
   Libraries& the = libraries();
+  if (const nccl::Api* const api = the.nccl) return *api;
   const std::lock_guard lock(the.mutex);
-  if (the.nccl) return *the.nccl;
+  if (const nccl::Api* const api = the.nccl) return *api;
   const auto api = bind_all<nccl::Api>(kNcclLibrary, open_library(kNcclLibrary, 0), kNcclSymbols);
   int version = 0;
   if (api.get_version(&version) != nccl::kSuccess || version < nccl::kOldestVersion) {
@@ -147,7 +154,7 @@ const nccl::Api& need_nccl() {
                    version_text(nccl::kOldestVersion) + " or later is needed");
   }
   the.nccl_version = version;
-  the.nccl = api;
+  the.nccl = new nccl::Api(api);
   return *the.nccl;
 }
 
