@@ -105,6 +105,9 @@ struct Kernel {
 };
 
 void launch(Stream stream, Kernel& kernel) {
+  const auto bytes = test::standin_function<decltype(standin_bytes)>("standin_bytes");
+  kernel.to = static_cast<int*>(bytes(kernel.to));
+  kernel.from = static_cast<const int*>(bytes(kernel.from));
   const auto enqueue = test::standin_function<decltype(standin_enqueue)>("standin_enqueue");
   enqueue(
       stream,
@@ -533,6 +536,26 @@ TEST_CASE("a program that exits without destroy joins the group's threads") {
     default_group().barrier();
     std::exit(0);
   }));
+}
+
+// The stand-ins abort a process that calls NCCL after its exit handlers, and CUDA's would wait for
+// the operation. Rank 1 never joins it.
+TEST_CASE("a program that exits during an operation on a GPU ends with its code") {
+  const StoreProcess store;
+  const auto began = Clock::now();
+  const std::vector<RankEnd> ends =
+      run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+        test::use_standins();
+        static ProcessGroup world = ProcessGroup::connect(over(kBoth));
+        static const OnGpu<int>& number = *new OnGpu<int>(1, 1);
+        world.all_reduce(number.named());
+        static Work work;
+        if (rank == 0) work = world.all_reduce(number.named(), async_op);
+        if (rank == 1) std::this_thread::sleep_for(seconds(1));
+        std::exit(7);
+      });
+  for (const RankEnd& end : ends) CHECK(end.exit_code == 7);
+  CHECK(Clock::now() - began < test::scaled(seconds(10)));
 }
 
 TEST_CASE(

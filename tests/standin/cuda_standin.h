@@ -12,6 +12,8 @@ extern "C" {
 void standin_enqueue(drun::worker::cuda::Stream stream, void (*action)(void*), void* argument);
 // The GPU of the current context on this thread, or -1.
 int standin_current_gpu();
+// Where the bytes of a GPU's memory are, or `memory` itself.
+void* standin_bytes(const void* memory);
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes);
 // What this process has created so far.
 int standin_events();

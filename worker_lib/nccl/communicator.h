@@ -81,6 +81,10 @@ class Communicator {
   // second call has no effect.
   bool close() noexcept;
 
+  // An exit handler, to be registered after NCCL was used: aborts the operations that are still
+  // running, for which CUDA's own exit handler would wait forever. NCCL is not called afterwards.
+  static void close_all_at_exit();
+
  private:
   Communicator(std::shared_ptr<const Gpu> gpu, CancelToken& stop);
 
@@ -89,6 +93,7 @@ class Communicator {
   void check_for_errors(const Awaited& awaited);
   void need_open() const;
   bool finalize(nccl::Comm comm) const noexcept;
+  void abort_if_running() noexcept;
   // Throws if the operation is over without success. True: its event is reached.
   bool look(const Event& end, const Awaited& awaited);
   void check_lost(const Awaited& awaited) const;

@@ -61,7 +61,10 @@ std::shared_ptr<Communicator> Communicators::connect(const std::string& name, in
                                            : read_id(key, first, awaited);
   std::shared_ptr<Communicator> line = Communicator::connect(at, stop_, id, seat, awaited);
   static std::once_flag is_loaded;  // with all that NCCL loads when it connects
-  std::call_once(is_loaded, renew_at_exit);
+  std::call_once(is_loaded, [] {
+    std::atexit(Communicator::close_all_at_exit);
+    renew_at_exit();  // ends the default group before that
+  });
   return adopt(std::move(line));
 }
 

@@ -119,6 +119,7 @@ Event& Event::operator=(Event&& other) noexcept {
 }
 
 bool Event::is_reached() const {
+  if (has_exit_begun()) return false;
   const cuda::Result result = gpu_->api().event_query(event_);
   if (result == cuda::kErrorNotReady) return false;
   gpu_->must(result, "cuEventQuery");

@@ -1,12 +1,15 @@
 #include "worker_lib/nccl/library.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "drun/backend.h"
 
@@ -73,6 +76,15 @@ Api bind_all(const Wanted& wanted, void* library, const Symbols& symbols) {
                  ": it is too old, or not what its name says; " + wanted.remedy);
 }
 
+// Unlike setenv, never frees the list that another thread's getenv may be reading.
+void add_variable(char* entry) {
+  std::vector<char*> list;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) list.push_back(*each);
+  list.push_back(entry);
+  list.push_back(nullptr);
+  environ = (new std::vector<char*>(std::move(list)))->data();
+}
+
 struct Libraries {
   std::mutex mutex;  // held while one is loaded; each operation reads the pointers without it
   std::atomic<const cuda::Api*> cuda = nullptr;
@@ -80,6 +92,8 @@ struct Libraries {
   std::atomic<const nccl::Api*> nccl = nullptr;
   int nccl_version = 0;
 };
+
+std::atomic<bool> exit_has_begun = false;
 
 // Never destroyed, because groups can end at the end of the program.
 Libraries& libraries() {
@@ -147,6 +161,11 @@ const nccl::Api& need_nccl() {
   if (const nccl::Api* const api = the.nccl) return *api;
   const std::lock_guard lock(the.mutex);
   if (const nccl::Api* const api = the.nccl) return *api;
+  // Otherwise the first launch of a kernel that needs a larger stack waits until all running
+  // kernels are done, such as a collective that another rank joins only after it has received a
+  // message.
+  static char stack_size[] = "NCCL_SET_STACK_SIZE=1";
+  if (std::getenv("NCCL_SET_STACK_SIZE") == nullptr) add_variable(stack_size);
   const auto api = bind_all<nccl::Api>(kNcclLibrary, open_library(kNcclLibrary, 0), kNcclSymbols);
   int version = 0;
   if (api.get_version(&version) != nccl::kSuccess || version < nccl::kOldestVersion) {
@@ -157,6 +176,9 @@ const nccl::Api& need_nccl() {
   the.nccl = new nccl::Api(api);
   return *the.nccl;
 }
+
+bool has_exit_begun() { return exit_has_begun; }
+void note_exit() { exit_has_begun = true; }
 
 std::string nccl_version() {
   const std::lock_guard lock(libraries().mutex);
