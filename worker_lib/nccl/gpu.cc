@@ -19,6 +19,7 @@ Gpu::Gpu(int number) : api_(need_cuda()), number_(number) {
 }
 
 Gpu::~Gpu() {
+  if (has_exit_begun()) return;
   {
     const Current current(*this, std::nothrow);
     for (const cuda::Event event : events_) api_.event_destroy(event);
@@ -46,6 +47,7 @@ void Gpu::give_back(cuda::Event event) const noexcept {
     const std::lock_guard lock(mutex_);
     if (events_.size() < kMostEvents) return events_.push_back(event);
   }
+  if (has_exit_begun()) return;
   const Current current(*this, std::nothrow);
   api_.event_destroy(event);
 }
@@ -137,6 +139,7 @@ OwnStream::OwnStream(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
 }
 
 OwnStream::~OwnStream() {
+  if (has_exit_begun()) return;
   const Current current(*gpu_, std::nothrow);
   gpu_->api().stream_destroy(stream_);
 }
@@ -153,6 +156,7 @@ GpuMemory::GpuMemory(std::shared_ptr<const Gpu> gpu, std::size_t size_bytes)
 }
 
 GpuMemory::~GpuMemory() {
+  if (has_exit_begun()) return;
   const Current current(*gpu_, std::nothrow);
   gpu_->api().memory_free(address_);
 }
