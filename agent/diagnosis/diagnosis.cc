@@ -348,7 +348,7 @@ std::optional<Diagnosis> by_stacks(const std::vector<Read>& all, int world_size)
   for (StackGroup& group : evidence.groups) group.ranks = difference(group.ranks, reported);
   for (const Read& each : all) {
     const int rank = each.failure->rank;
-    const std::string op = each.text.collective.empty() ? "collective" : each.text.collective;
+    const std::string op = each.text.collective.empty() ? "a collective" : each.text.collective;
     evidence.groups.push_back({.ranks = {{rank, rank}},
                                .doing = "in " + op,
                                .source = "its error",

@@ -1,7 +1,7 @@
 // Cases marked "tried" have the text of a fault that was caused in a real run on CPUs (torch 2.15,
-// Gloo), abridged, and with ranks and group sizes changed where the case needs it. All others are
-// written by hand, in particular those of GPUs and NCCL. tests/bench/gpu_faults.json has texts of
-// real failures of GPUs, which jobs of drun replay.
+// Gloo) or on a GPU (torch 2.11, NCCL), abridged, and with ranks and group sizes changed where the
+// case needs it. All others are written by hand, in particular most of those of GPUs and NCCL.
+// tests/bench/gpu_faults.json has texts of real failures of GPUs, which jobs of drun replay.
 #include "agent/diagnosis/diagnosis.h"
 
 #include <cerrno>
@@ -490,6 +490,22 @@ std::vector<Case> cases() {
             "sign of life (gdb)\n  process train\n    thread train\n      spin (train)\n",
             8),
        Fault::MissingRank, "rank 7"});
+  add({"tried: a hang: behind in NCCL, and the other rank waits busily",
+       hung({1},
+            "rank 0: (/proc)\n  process python3\n    thread python\n      running\n"
+            "rank 1: at all_reduce 20 in a communicator of 2, the others at 21 (NCCL), no sign of "
+            "life (/proc)\n  process python3\n    thread python\n      sleeping in "
+            "hrtimer_nanosleep (clock_nanosleep)\n",
+            2),
+       Fault::MissingRank, "rank 1"});
+  add({"a collective timed out without a stack, and the others are in a named one",
+       failed({recorded(0, "",
+                        with_stacks("RuntimeError: [Rank 0] Watchdog caught collective operation "
+                                    "timeout: WorkNCCL(SeqNum=7)",
+                                    "rank 0: has ended (agent)\nranks 1, 2: (py-spy)\n" +
+                                        std::string(kInAllReduce)))},
+              3),
+       Fault::MissingRank, "ranks"});
   add({"a hang: a rank that has ended",
        hung({0, 2, 3}, std::string("ranks 0, 2, 3: no sign of life (py-spy)\n") + kInAllReduce +
                            "rank 1: has ended (agent)\n"),
