@@ -292,7 +292,8 @@ Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early
   switch (*read.text.sign) {
     case Sign::GpuMemory:
       return of(read, {.fault = FaultClass::GpuMemory,
-                       .summary = rank + " ran out of GPU memory",
+                       .summary = rank + " ran out of GPU memory" +
+                                  (read.text.detail.empty() ? "" : ": it uses " + read.text.detail),
                        .helps = RestartHelps::No,
                        .advice = "use a smaller batch, activation checkpointing or more sharding, "
                                  "or find another process on the GPU"});
@@ -368,7 +369,7 @@ Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early
     case Sign::GpuAssertion:
       return of(read, {.fault = FaultClass::Crash,
                        .summary = rank + ": an assertion failed on the GPU" +
-                                  (read.text.assertion.empty() ? "" : ": " + read.text.assertion),
+                                  (read.text.detail.empty() ? "" : ": " + read.text.detail),
                        .helps = RestartHelps::Unknown,
                        .advice = "often an index or a label is out of range; "
                                  "CUDA_LAUNCH_BLOCKING=1 shows the call"});

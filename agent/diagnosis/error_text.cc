@@ -485,6 +485,15 @@ std::string assertion_in(const std::vector<std::string_view>& lines) {
   return "";
 }
 
+// "GPU 0 has a total capacity of 139.80 GiB of which 9.26 GiB is free. ... Including non-PyTorch
+// memory, this process has 120.96 GiB memory in use."
+std::string memory_use_in(std::string_view line) {
+  const std::string total = value_of(line, "ty of ", "o");  // "capacity", and "capacty" in 2.1
+  const std::string used = value_of(line, "this process has ", "m");
+  if (total.empty() || used.empty()) return "";
+  return std::string(trimmed(used)) + " of " + std::string(trimmed(total));
+}
+
 // From a Python traceback: `  File "/x/train.py", line 33, in step`.
 void find_call(ErrorText& found, const std::vector<std::string_view>& lines) {
   std::string user_place;
@@ -695,7 +704,8 @@ ErrorText read_error_text(const Failure& failure) {
                       found.sign == Sign::SharedGpu;
   if (blames) found.named = ranks_named(lines);
   if (found.sign == Sign::Desync) found.calls = calls_in(lines);
-  if (found.sign == Sign::GpuAssertion) found.assertion = assertion_in(lines);
+  if (found.sign == Sign::GpuAssertion) found.detail = assertion_in(lines);
+  if (found.sign == Sign::GpuMemory) found.detail = memory_use_in(sign->second);
   return found;
 }
 

@@ -52,7 +52,9 @@ struct ErrorText {
   // What ended the program, without the warnings and notes that follow it: its exception and the
   // line that explains it. Not cut. Empty: not known.
   std::vector<std::string> error{};
-  std::string assertion{};      // of a kernel on the GPU: "i < n in gather (Indexing.cu:15)"
+  // Of an assertion on the GPU: "i < n in gather (Indexing.cu:15)"; of the GPU's memory: "120.96
+  // GiB of 139.80 GiB", which the process uses. Empty: not known.
+  std::string detail{};
   RankRanges named{};           // ranks that the text blames
   std::map<int, Call> calls{};  // of a mismatch, by rank
   // The Python call that it was in: "all_reduce", and the user's line: "train.py:33 in step".

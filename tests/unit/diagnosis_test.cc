@@ -921,6 +921,13 @@ TEST_CASE("errors of a GPU that the program causes have their own cause and advi
   CHECK(summary({": block: [0,0,0] Assertion `` failed.", ": block: [ Assertion `x",
                  "RuntimeError: CUDA error: device-side assert triggered"}) ==
         "rank 1: an assertion failed on the GPU");
+  CHECK(
+      summary({"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.00 MiB. GPU 0 has "
+               "a total capacity of 23.65 GiB of which 11.06 MiB is free. Including non-PyTorch "
+               "memory, this process has 3.60 GiB memory in use."}) ==
+      "rank 1 ran out of GPU memory: it uses 3.60 GiB of 23.65 GiB");
+  CHECK(summary({"RuntimeError: CUDA out of memory of which this process has"}) ==
+        "rank 1 ran out of GPU memory");
   CHECK(summary({"RuntimeError: No CUDA GPUs are available"}) == "no GPU is visible to rank 1");
   CHECK(summary({"RuntimeError: CUDA error: no kernel image is available for execution on the "
                  "device"}) == "the program's version of CUDA does not fit the driver or the GPU");
