@@ -220,12 +220,30 @@ Diagnosis desync_from(const Read& read, const std::vector<Read>& all) {
   return diagnosis;
 }
 
+Diagnosis shared_gpu_of(const Read& read) {
+  const RankRanges own = only(read.failure->rank);
+  // The text numbers the ranks within their group, which may not be the world.
+  const bool are_world = !intersection(read.text.named, own).empty();
+  const RankRanges& ranks = are_world ? read.text.named : own;
+  Diagnosis diagnosis = of(
+      read,
+      {.fault = FaultClass::UserError,
+       .summary = count_of(ranks) > 1 ? ranks_text(ranks) + " use the same GPU"
+                                      : rank_words(*read.failure) + " uses the GPU of another rank",
+       .helps = RestartHelps::No,
+       .advice = "select the GPU by LOCAL_RANK (torch.cuda.set_device), and run at most one "
+                 "worker per GPU (--nproc-per-node=gpu)"});
+  diagnosis.ranks = ranks;
+  return diagnosis;
+}
+
 // Whether an error of a GPU may be behind it: nothing shows another cause.
 bool is_vague(const Read& read, bool is_early) {
   if (!read.failure->injected.empty() || by_status(read, is_early)) return false;
   if (is_victim(read)) return true;
   if (read.text.sign)
-    return *read.text.sign == Sign::Hardware || *read.text.sign == Sign::NcclError;
+    return *read.text.sign == Sign::Hardware || *read.text.sign == Sign::NcclError ||
+           *read.text.sign == Sign::GpuAssertion || *read.text.sign == Sign::GpuAccess;
   const auto* killed = std::get_if<Killed>(&read.failure->status);
   if (killed != nullptr &&
       (killed->signal == SIGTERM || killed->signal == SIGINT || killed->signal == SIGHUP))
@@ -274,7 +292,8 @@ Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early
   switch (*read.text.sign) {
     case Sign::GpuMemory:
       return of(read, {.fault = FaultClass::GpuMemory,
-                       .summary = rank + " ran out of GPU memory",
+                       .summary = rank + " ran out of GPU memory" +
+                                  (read.text.detail.empty() ? "" : ": it uses " + read.text.detail),
                        .helps = RestartHelps::No,
                        .advice = "use a smaller batch, activation checkpointing or more sharding, "
                                  "or find another process on the GPU"});
@@ -324,6 +343,42 @@ Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early
                        .summary = "the program cannot start",
                        .helps = RestartHelps::No,
                        .advice = "check its arguments and the paths that it needs on that node"});
+    case Sign::NoGpu:
+      if (!has_exited || !is_early) return crash_of(read);
+      return of(read, {.fault = FaultClass::UserError,
+                       .summary = "no GPU is visible to " + rank,
+                       .helps = RestartHelps::No,
+                       .advice = "check CUDA_VISIBLE_DEVICES, the GPUs of the container, and "
+                                 "nvidia-smi on that node"});
+    case Sign::GpuSoftware:
+      if (!has_exited) return crash_of(read);
+      return of(read,
+                {.fault = FaultClass::UserError,
+                 .summary = "the program's version of CUDA does not fit the driver or the GPU",
+                 .helps = RestartHelps::No,
+                 .advice = "compare the program's build with nvidia-smi on that node"});
+    case Sign::GpuNumber:
+      return of(read,
+                {.fault = FaultClass::UserError,
+                 .summary = rank + " selects a GPU that is not visible to it",
+                 .helps = RestartHelps::No,
+                 .advice = "select the GPU by LOCAL_RANK; check CUDA_VISIBLE_DEVICES, and that "
+                           "--nproc-per-node is at most the number of GPUs"});
+    case Sign::SharedGpu:
+      return shared_gpu_of(read);
+    case Sign::GpuAssertion:
+      return of(read, {.fault = FaultClass::Crash,
+                       .summary = rank + ": an assertion failed on the GPU" +
+                                  (read.text.detail.empty() ? "" : ": " + read.text.detail),
+                       .helps = RestartHelps::Unknown,
+                       .advice = "often an index or a label is out of range; "
+                                 "CUDA_LAUNCH_BLOCKING=1 shows the call"});
+    case Sign::GpuAccess:
+      return of(read, {.fault = FaultClass::Crash,
+                       .summary = rank + ": a kernel on the GPU accessed invalid memory",
+                       .helps = RestartHelps::Unknown,
+                       .advice = "CUDA_LAUNCH_BLOCKING=1 shows the call, --wrap=compute-sanitizer "
+                                 "the access"});
     case Sign::MissingRank:
     case Sign::Waited:
     case Sign::PeerLost:
@@ -348,7 +403,7 @@ std::optional<Diagnosis> by_stacks(const std::vector<Read>& all, int world_size)
   for (StackGroup& group : evidence.groups) group.ranks = difference(group.ranks, reported);
   for (const Read& each : all) {
     const int rank = each.failure->rank;
-    const std::string op = each.text.collective.empty() ? "collective" : each.text.collective;
+    const std::string op = each.text.collective.empty() ? "a collective" : each.text.collective;
     evidence.groups.push_back({.ranks = {{rank, rank}},
                                .doing = "in " + op,
                                .source = "its error",

@@ -24,6 +24,7 @@ constexpr std::size_t kMostNamed = 256;
 struct KnownText {
   std::string_view text;
   Sign sign;
+  bool is_at_begin = false;  // of the line
 };
 
 // Specific texts first: an error of NCCL may quote one of CUDA. A weak text may also be part of a
@@ -95,11 +96,12 @@ constexpr std::array kStrongTexts{
     KnownText{"IndentationError: ", Sign::StartUp},
     KnownText{"TabError: ", Sign::StartUp},
     KnownText{"error while loading shared libraries", Sign::StartUp},
-    KnownText{"The NVIDIA driver on your system is too old", Sign::StartUp},
-    KnownText{"CUDA driver version is insufficient", Sign::StartUp},
-    KnownText{"no kernel image is available for execution on the device", Sign::StartUp},
-    KnownText{"Torch not compiled with CUDA enabled", Sign::StartUp},
-    KnownText{"invalid device ordinal", Sign::StartUp},
+    KnownText{"The NVIDIA driver on your system is too old", Sign::GpuSoftware},
+    KnownText{"CUDA driver version is insufficient", Sign::GpuSoftware},
+    KnownText{"no kernel image is available for execution on the device", Sign::GpuSoftware},
+    KnownText{"Torch not compiled with CUDA enabled", Sign::GpuSoftware},
+    KnownText{"invalid device ordinal", Sign::GpuNumber},
+    KnownText{"Duplicate GPU detected", Sign::SharedGpu},
     KnownText{": can't open file '", Sign::StartUp},
     KnownText{": error: unrecognized arguments", Sign::StartUp},
     KnownText{": error: the following arguments are required", Sign::StartUp},
@@ -141,14 +143,20 @@ constexpr std::array kWeakTexts{
     KnownText{"NotADirectoryError: ", Sign::MaybeStartUp},
     KnownText{"PermissionError: ", Sign::MaybeStartUp},
     KnownText{"No such file or directory", Sign::MaybeStartUp},
-    KnownText{"No CUDA GPUs are available", Sign::MaybeStartUp},
-    KnownText{"CUDA driver initialization failed", Sign::MaybeStartUp},
-    KnownText{"no CUDA-capable device is detected", Sign::MaybeStartUp},
-    KnownText{"usage: ", Sign::MaybeStartUp},
-    KnownText{"Usage: ", Sign::MaybeStartUp},
+    KnownText{"No CUDA GPUs are available", Sign::NoGpu},
+    KnownText{"CUDA driver initialization failed", Sign::NoGpu},
+    KnownText{"no CUDA-capable device is detected", Sign::NoGpu},
+    KnownText{"usage: ", Sign::MaybeStartUp, true},  // not "ncclInvalidUsage: "
+    KnownText{"Usage: ", Sign::MaybeStartUp, true},
     KnownText{"command not found", Sign::MaybeStartUp},
     KnownText{"invalid option", Sign::MaybeStartUp},
     KnownText{"unrecognized option", Sign::MaybeStartUp},
+    KnownText{"device-side assert triggered", Sign::GpuAssertion},
+    KnownText{"CUDA_ERROR_ASSERT", Sign::GpuAssertion},
+    KnownText{"illegal memory access was encountered", Sign::GpuAccess},
+    KnownText{"CUDA_ERROR_ILLEGAL_ADDRESS", Sign::GpuAccess},
+    KnownText{"misaligned address", Sign::GpuAccess},
+    KnownText{"Memory access fault by GPU", Sign::GpuAccess},
     KnownText{"NCCL error in", Sign::NcclError},
 };
 
@@ -163,9 +171,19 @@ constexpr std::array kGpuWords{
 constexpr std::array kNoise{
     std::string_view("terminate called without an active exception"),
     std::string_view("warnings.warn("),
-    std::string_view("resource_tracker: "),
-    std::string_view("destroy_process_group()"),
     std::string_view("Aborted"),
+};
+
+// The beginnings of lines that PyTorch adds to errors of CUDA and to C++ exceptions.
+constexpr std::array kNotes{
+    std::string_view("CUDA kernel errors might be "),
+    std::string_view("HIP kernel errors might be "),
+    std::string_view("For debugging consider passing "),
+    std::string_view("Compile with `TORCH_USE_"),
+    std::string_view("Search for `cuda"),
+    std::string_view("Search for `hip"),
+    std::string_view("GPU device may be out of range"),
+    std::string_view("Exception raised from "),
 };
 
 constexpr std::array kCollectives{
@@ -196,17 +214,6 @@ constexpr std::array kCollectives{
 
 bool is_in(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// The last kMostReadBytes of `text` as lines.
-void add_end_of(std::vector<std::string_view>& lines, std::string_view text) {
-  if (text.size() > kMostReadBytes) text.remove_prefix(text.size() - kMostReadBytes);
-  std::vector<std::string_view> own = split(text, '\n');
-  const std::size_t first = own.size() > kMostReadLines ? own.size() - kMostReadLines : 0;
-  for (std::size_t i = first; i < own.size(); ++i) {
-    const std::string_view line = without_rank_mark(own[i]);
-    if (!line.empty()) lines.push_back(line);
-  }
-}
-
 // "ValueError: bad loss", "torch.distributed.DistBackendError: NCCL error in ...", "MemoryError".
 bool is_exception_line(std::string_view line) {
   const std::size_t end = std::min(line.find(':'), line.size());
@@ -219,6 +226,64 @@ bool is_exception_line(std::string_view line) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   return last.ends_with("Error") || last.ends_with("Exception") || last.ends_with("Exit") ||
          last.ends_with("Interrupt");
+}
+
+bool is_note(std::string_view line) {
+  return std::any_of(kNotes.begin(), kNotes.end(),
+                     [line](std::string_view note) { return line.starts_with(note); });
+}
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+// "/x/train.py:3: UserWarning: text"
+bool is_python_warning(std::string_view line) {
+  const std::size_t word = line.find("Warning: ");
+  if (word == line.npos) return false;
+  const std::size_t before = line.substr(0, word).find_last_of(": ");
+  return before != line.npos && before >= 2 && line.substr(before - 1, 2) == ": " &&
+         is_digit(line[before - 2]);
+}
+
+// A line that a logger wrote at a level below an error, in one of these formats:
+//   PyTorch     [W1127 07:16:02.272876963 ProcessGroupNCCL.cpp:1575] text
+//   glog, absl  W1127 07:16:02.272876 1234 file.py:15] text
+//   TensorFlow  2026-11-27 07:16:02.272876: W tensorflow/file.cc:15] text
+//   Python      WARNING:root:text, and [2026-11-27 07:16:02,272] [WARNING] text
+//   NCCL        host:1:2 [0] NCCL INFO text
+// or a warning of Python.
+bool is_warning(std::string_view line) {
+  if (is_python_warning(line) || is_in(line, " NCCL INFO ")) return true;
+  for (const std::string_view level : {"WARNING:", "WARNING ", "Warning: ", "INFO:", "DEBUG:"})
+    if (line.starts_with(level)) return true;
+  const bool has_bracket = line.starts_with('[');
+  const bool has_date = line.size() > 1 && is_digit(line[has_bracket ? 1 : 0]);
+  if (has_date)
+    for (const std::string_view level : {" WARNING ", "[WARNING]", " INFO ", "[INFO]"})
+      if (is_in(line.substr(0, 80), level)) return true;
+  const std::size_t end = line.find(']');
+  if (end == line.npos) return false;
+  std::string_view head = line.substr(has_bracket ? 1 : 0, end - (has_bracket ? 1 : 0));
+  if (const std::size_t date = head.find(": "); has_date && date != head.npos)
+    head.remove_prefix(date + 2);
+  const std::size_t number = head.find_last_not_of("0123456789");
+  if (number == head.npos || head[number] != ':' || number + 1 == head.size()) return false;
+  const std::size_t day = head.find_first_not_of("0123456789", 1);
+  const bool is_level = head[0] == 'W' || head[0] == 'I' || head[0] == 'V';
+  return is_level && day != head.npos && head[day] == ' ' && (has_bracket || has_date || day == 5);
+}
+
+// The last kMostReadBytes of `text` as lines, without notes.
+void add_end_of(std::vector<std::string_view>& lines, std::string_view text) {
+  if (text.size() > kMostReadBytes) text.remove_prefix(text.size() - kMostReadBytes);
+  std::vector<std::string_view> own = split(text, '\n');
+  const std::size_t first = own.size() > kMostReadLines ? own.size() - kMostReadLines : 0;
+  for (std::size_t i = first; i < own.size(); ++i) {
+    const std::string_view line = without_rank_mark(own[i]);
+    // Python prints the source line of a warning below it.
+    const bool is_source =
+        own[i].starts_with("  ") && !lines.empty() && is_python_warning(lines.back());
+    if (!line.empty() && !is_source && !is_note(line)) lines.push_back(line);
+  }
 }
 
 template <std::size_t kCount>
@@ -243,6 +308,34 @@ bool ends_in_data_loader(const std::vector<std::string_view>& lines) {
   return false;
 }
 
+// Removes exceptions that the interpreter ignored, mostly in a destructor, if another one remains.
+// Cython prints their traceback twice, first without "Exception ignored in: ...".
+void remove_ignored_exceptions(std::vector<std::string_view>& lines) {
+  constexpr std::string_view kTraceback = "Traceback (most recent call last)";
+  const auto has_exception_before = [&lines](std::size_t end) {
+    return std::any_of(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(end),
+                       is_exception_line);
+  };
+  for (std::size_t i = lines.size(); i-- > 1;) {
+    if (!lines[i].starts_with("Exception ignored ") || !has_exception_before(i)) continue;
+    std::size_t last = i + 1;
+    bool is_inside = false;
+    for (; last < lines.size() && !is_exception_line(lines[last]); ++last) {
+      if (is_inside && lines[last].starts_with(kTraceback)) break;
+      is_inside = is_inside || lines[last].starts_with(kTraceback);
+    }
+    std::size_t first = i;
+    if (last < lines.size() && lines[last] == lines[i - 1]) {
+      while (first > 0 && !lines[first].starts_with(kTraceback)) --first;
+      if (!has_exception_before(first)) first = i;
+    }
+    if (last < lines.size() && is_exception_line(lines[last])) ++last;
+    lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(first),
+                lines.begin() + static_cast<std::ptrdiff_t>(last));
+    i = first;
+  }
+}
+
 using FoundSign = std::optional<std::pair<Sign, std::string_view>>;
 
 template <std::size_t kCount>
@@ -250,7 +343,8 @@ FoundSign find_in(const std::vector<std::string_view>& lines, std::size_t first,
                   const std::array<KnownText, kCount>& texts) {
   for (const KnownText& known : texts)
     for (std::size_t i = lines.size(); i-- > first;)
-      if (is_in(lines[i], known.text)) return std::pair(known.sign, lines[i]);
+      if (known.is_at_begin ? lines[i].starts_with(known.text) : is_in(lines[i], known.text))
+        return std::pair(known.sign, lines[i]);
   return std::nullopt;
 }
 
@@ -311,6 +405,10 @@ RankRanges ranks_named(const std::vector<std::string_view>& lines) {
       add_numbers(ranks, list);
     } else if (is_in(line, "did not do its part in time")) {
       add_numbers(ranks, between(line, "rank ", " did not do its"));
+    } else if (is_in(line, "Duplicate GPU detected")) {
+      // "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60"
+      for (const std::string_view end : {" and rank ", " both on "})
+        add_numbers(ranks, between(line, "rank ", end));
     } else if (is_in(line, " is late, stuck or expects")) {
       add_numbers(ranks, between(line, "rank ", " is late"));
     } else if (const std::size_t lost = line.find("lost rank "); lost != line.npos) {
@@ -370,6 +468,30 @@ std::map<int, Call> calls_in(const std::vector<std::string_view>& lines) {
     }
   }
   return calls;
+}
+
+// "/x/Indexing.cu:15: gather: block: [0,0,0], thread: [0,0,0] Assertion `i < n` failed."
+std::string assertion_in(const std::vector<std::string_view>& lines) {
+  for (const std::string_view line : lines) {
+    const std::size_t block = line.find(": block: [");
+    const std::string text = value_of(line, " Assertion `", "`");
+    const std::size_t place = line.find(": ");
+    if (block == line.npos || text.empty() || place >= block) continue;
+    const std::string_view path = line.substr(0, place);
+    const std::string_view function = line.substr(place + 2, block - place - 2);
+    return text + " in " + std::string(rendezvous::cut_text(function, 80)) + " (" +
+           std::string(rendezvous::cut_text(path.substr(path.rfind('/') + 1), 80)) + ")";
+  }
+  return "";
+}
+
+// "GPU 0 has a total capacity of 139.80 GiB of which 9.26 GiB is free. ... Including non-PyTorch
+// memory, this process has 120.96 GiB memory in use."
+std::string memory_use_in(std::string_view line) {
+  const std::string total = value_of(line, "ty of ", "o");  // "capacity", and "capacty" in 2.1
+  const std::string used = value_of(line, "this process has ", "m");
+  if (total.empty() || used.empty()) return "";
+  return std::string(trimmed(used)) + " of " + std::string(trimmed(total));
 }
 
 // From a Python traceback: `  File "/x/train.py", line 33, in step`.
@@ -493,6 +615,38 @@ TracebackParts parts_of(std::string_view traceback) {
   return parts;
 }
 
+namespace {
+
+// `exception`: its line.
+std::vector<std::string> error_in(const std::vector<std::string_view>& lines,
+                                  std::optional<std::size_t> exception, const FoundSign& sign) {
+  const auto last_with = [&lines](const auto& is_wanted) -> std::optional<std::size_t> {
+    for (std::size_t i = lines.size(); i-- > 0;)
+      if (is_wanted(lines[i])) return i;
+    return std::nullopt;
+  };
+  static constexpr std::string_view kWhat = "what():";
+  const auto is_signs = [&sign](std::string_view line) { return sign && line == sign->second; };
+  std::optional<std::size_t> at = exception;
+  if (!at) at = last_with([](std::string_view line) { return line.starts_with(kWhat); });
+  if (!at) at = last_with(is_signs);
+  if (!at)
+    at = last_with([](std::string_view line) { return !is_noise(line) && !is_warning(line); });
+  if (!at) return {};
+  std::string_view head = lines[*at];
+  if (head.starts_with(kWhat)) head = trimmed(head.substr(kWhat.size()));
+  std::vector<std::string> error{std::string(head)};
+  // NCCL's own error, or what the program found to be wrong.
+  const std::size_t last_error =
+      last_with([](std::string_view line) { return line == "Last error:"; }).value_or(0);
+  std::size_t detail = last_error > *at ? last_error + 1 : last_with(is_signs).value_or(0);
+  if (detail <= *at && head.ends_with(':')) detail = *at + 1;
+  if (detail > *at && detail < lines.size()) error.emplace_back(lines[detail]);
+  return error;
+}
+
+}  // namespace
+
 ErrorText read_error_text(const Failure& failure) {
   std::vector<std::string_view> lines;
   const bool has_hung = std::holds_alternative<Hung>(failure.status);
@@ -506,6 +660,7 @@ ErrorText read_error_text(const Failure& failure) {
   }
   for (auto line = tail.rbegin(); line != tail.rend(); ++line) add_end_of(lines, *line);
   if (!has_hung) add_end_of(lines, failure.message);  // last: it is the error
+  remove_ignored_exceptions(lines);
 
   // The error that ended the program: from the last exception on, or the last lines. A signal
   // other than SIGABRT does not come from an exception that was logged before.
@@ -523,14 +678,14 @@ ErrorText read_error_text(const Failure& failure) {
     is_chain = is_chain || is_in(lines[i], "exception was the direct cause of the following") ||
                is_in(lines[i], "another exception occurred:");
   }
-  if (!is_exception) first = lines.size() > 5 ? lines.size() - 5 : 0;
+  if (is_exception)
+    lines.erase(
+        std::remove_if(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(), is_warning),
+        lines.end());
+  else
+    first = lines.size() > 5 ? lines.size() - 5 : 0;
   ErrorText found;
   find_call(found, lines);
-  for (std::size_t i = lines.size(); i-- > 0;) {
-    if (is_noise(lines[i])) continue;
-    found.line = evidence_text(is_exception ? lines[first] : lines[i]);
-    break;
-  }
   found.is_exception = is_exception;
   found.names_gpu = std::any_of(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(),
                                 [](std::string_view line) { return is_any_in(line, kGpuWords); });
@@ -548,15 +703,29 @@ ErrorText read_error_text(const Failure& failure) {
       });
   if (!sign && !is_exception && (is_from_multiprocessing || ends_in_data_loader(lines)))
     found.sign = Sign::DataLoaderWorker;
+  found.error = error_in(lines, is_exception ? std::optional(first) : std::nullopt, sign);
+  if (!found.error.empty()) found.line = evidence_text(found.error.front());
   if (!sign) return found;
   found.sign = sign->first;
   found.line = evidence_text(sign->second);
   if (is_from_multiprocessing && (found.sign == Sign::PeerLost || found.sign == Sign::NoConnection))
     found.sign = Sign::DataLoaderWorker;
-  const bool blames = found.sign == Sign::MissingRank || found.sign == Sign::PeerLost;
+  const bool blames = found.sign == Sign::MissingRank || found.sign == Sign::PeerLost ||
+                      found.sign == Sign::SharedGpu;
   if (blames) found.named = ranks_named(lines);
   if (found.sign == Sign::Desync) found.calls = calls_in(lines);
+  if (found.sign == Sign::GpuAssertion) found.detail = assertion_in(lines);
+  if (found.sign == Sign::GpuMemory) found.detail = memory_use_in(sign->second);
   return found;
+}
+
+std::vector<std::string> error_lines(const Failure& failure) {
+  if (failure.message.empty()) return read_error_text(failure).error;
+  std::vector<std::string> lines;
+  for (const std::string_view line : split(failure.message, '\n'))
+    if (!is_note(line)) lines.emplace_back(line);
+  while (!lines.empty() && trimmed(lines.back()).empty()) lines.pop_back();
+  return lines;
 }
 
 }  // namespace drun::agent

@@ -31,6 +31,12 @@ enum class Sign {
   PortInUse,
   StartUp,       // missing modules, syntax errors
   MaybeStartUp,  // the same, if it happens soon after the start
+  NoGpu,         // if it happens soon after the start
+  GpuSoftware,   // the driver or the GPU does not fit the program
+  GpuNumber,     // there is no GPU of that number
+  SharedGpu,     // two ranks use one GPU
+  GpuAssertion,  // of a kernel
+  GpuAccess,     // of a kernel to memory that it may not access
 };
 
 // A collective call as the text of one rank describes it.
@@ -42,7 +48,13 @@ struct Call {
 
 struct ErrorText {
   std::optional<Sign> sign{};
-  std::string line{};           // that the sign was found in; else the last line of the error
+  std::string line{};  // that the sign was found in, else the first of `error`; cut
+  // What ended the program, without the warnings and notes that follow it: its exception and the
+  // line that explains it. Not cut. Empty: not known.
+  std::vector<std::string> error{};
+  // Of an assertion on the GPU: "i < n in gather (Indexing.cu:15)"; of the GPU's memory: "120.96
+  // GiB of 139.80 GiB", which the process uses. Empty: not known.
+  std::string detail{};
   RankRanges named{};           // ranks that the text blames
   std::map<int, Call> calls{};  // of a mismatch, by rank
   // The Python call that it was in: "all_reduce", and the user's line: "train.py:33 in step".
@@ -56,6 +68,10 @@ ErrorText read_error_text(const Failure& failure);
 
 // What timed out by a line of PyTorch's watchdog: "all_reduce (number 21)"; empty: not known.
 std::string timed_out_call(std::string_view line);
+
+// The error of a failure for reports, not cut: the message that the worker recorded, or else
+// ErrorText::error.
+std::vector<std::string> error_lines(const Failure& failure);
 
 // Whether the worker's texts show that it failed because a collective took too long.
 bool has_only_waited(const Failure& failure);

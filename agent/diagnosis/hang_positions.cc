@@ -45,7 +45,7 @@ void read_doing(GroupPosition& position, std::string_view doing) {
   const bool is_small = holds(rest, "of a smaller group");
   const std::size_t number = rest.find(" #");
   const std::string op(rest.substr(0, std::min(rest.find_first_of(" ,#("), rest.size())));
-  if (is_inside) position.op = op;
+  if (is_inside && rest != "a collective") position.op = op;
   if (number != rest.npos && !is_small) position.number = count_at(rest.substr(number + 2));
   const std::size_t bytes = rest.find(" (");
   if (is_inside && bytes != rest.npos && holds(rest, " bytes)"))
@@ -188,6 +188,7 @@ void read_frames(GroupPosition& position, const MainThread& main) {
     position.position = Position::Waits;
   } else {
     position.position = Position::Outside;
+    position.is_guessed = true;
   }
   position.place = state;
 }
@@ -417,6 +418,7 @@ GroupPosition position_of(const StackGroup& group) {
       (position.position == Position::Outside &&
        (of_frames.position == Position::DataLoader || of_frames.position == Position::Stopped));
   if (adds) position.position = of_frames.position;
+  position.is_guessed = adds && of_frames.is_guessed;
   if (position.op.empty() && position.position == Position::Collective) position.op = of_frames.op;
   position.place = of_frames.place;
   return position;
@@ -473,6 +475,11 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
   std::vector<Placed> placed;
   for (const StackGroup& group : evidence.groups)
     if (!group.ranks.empty()) placed.push_back({&group, position_of(group)});
+  const bool is_counted = std::any_of(placed.begin(), placed.end(),
+                                      [](const Placed& each) { return each.at.is_awaited; });
+  // Where counts show the late ranks, one that computes may wait: CUDA and NCCL wait busily.
+  for (Placed& each : placed)
+    if (is_counted && each.at.is_guessed && !each.at.is_awaited) each.at.position = Position::Waits;
   const auto at = [&placed](Position position) {
     return ranks_at(placed,
                     [position](const Placed& each) { return each.at.position == position; });
@@ -510,8 +517,6 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
     return each.at.position == Position::Collective && !is_behind(each);
   });
   const bool is_known = !waiting.empty();
-  const bool is_counted = std::any_of(placed.begin(), placed.end(),
-                                      [](const Placed& each) { return each.at.is_awaited; });
   if (!is_known) waiting = at(Position::Waits);
   if (waiting.empty() && is_counted)
     waiting = ranks_at(placed, [](const Placed& each) { return !each.at.is_awaited; });
@@ -553,8 +558,7 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
                       (op.empty() ? "a collective" : op),
                   RestartHelps::No, "make every rank take the same number of steps");
   RankRanges late = ranks_at(placed, [&](const Placed& each) {
-    const bool is_outside = each.at.position == Position::Outside;
-    return is_behind(each) || (is_outside && (each.at.is_awaited || !is_counted));
+    return each.at.position == Position::Outside || is_behind(each);
   });
   if (recorded.fault == FaultClass::MissingRank && (late.empty() || !is_known)) return recorded;
   if (!waiting.empty() && late.empty() && is_known)
@@ -565,8 +569,8 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
     return finish(
         FaultClass::MissingRank, late,
         are(late, " has not arrived in ", " have not arrived in ") + what, RestartHelps::Unknown,
-        "look at the stack of " + std::string(count_of(late) == 1 ? "that rank" : "those ranks") +
-            " to see what it does instead");
+        count_of(late) == 1 ? "look at the stack of that rank to see what it does instead"
+                            : "look at the stacks of those ranks to see what they do instead");
   if (is_known && world_size > 1 &&
       count_of(waiting) == static_cast<std::size_t>(std::max(world_size, 0)))
     return finish(FaultClass::Network, {},

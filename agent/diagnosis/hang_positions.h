@@ -31,6 +31,7 @@ struct GroupPosition {
   std::string op{};                       // "all_reduce"; empty: not known
   std::optional<std::uint64_t> number{};  // its count in the whole world
   bool is_awaited = false;                // others wait for it, by counts
+  bool is_guessed = false;                // only by the state of its main thread
   std::string bytes{};                    // "4096 bytes"
   std::string place{};                    // "train.py:33", or the innermost frame
 };

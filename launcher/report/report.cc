@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "agent/diagnosis/error_text.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/help.h"
 #include "launcher/report/timeline_views.h"
+#include "rendezvous/base/bytes.h"
 #include "rendezvous/base/result.h"
 
 namespace drun {
@@ -15,6 +17,9 @@ namespace {
 constexpr std::size_t kMostOthers = 16;  // the JSON report has all of them
 constexpr std::size_t kMostFaultsShown = 32;
 constexpr std::size_t kLabelBytes = 11;
+// Of an error on the console; the JSON report has it whole.
+constexpr std::size_t kMostErrorLines = 8;
+constexpr std::size_t kMostErrorBytes = 240;
 
 std::string place(std::optional<int> node_rank, const std::string& host) {
   if (!node_rank) return "the node on " + printable(host);
@@ -96,15 +101,26 @@ void write_stderr(Writer& writer, const Failure& failure) {
   writer.line("");
 }
 
-// The message recorded by the worker, or else the last line of its stderr.
-std::vector<std::string> error_lines(const Failure& failure) {
-  if (!failure.message.empty()) return lines_of(failure.message);
-  const auto& tail = failure.stderr_tail;
-  const auto last = std::find_if(tail.rbegin(), tail.rend(), [](const std::string& line) {
-    return line.find_first_not_of(" \t\r") != line.npos;
-  });
-  if (last == tail.rend()) return {};
-  return {printable(*last)};
+// Cut between sentences or else between words.
+std::string cut_line(const std::string& text) {
+  if (text.size() <= kMostErrorBytes) return text;
+  std::string_view part = rendezvous::cut_text(text, kMostErrorBytes - 4);
+  std::size_t end = part.rfind(". ");
+  if (end == part.npos || end < part.size() / 2) end = part.rfind(' ') - 1;
+  if (end < part.size() && end > part.size() / 2) part = part.substr(0, end + 1);
+  return std::string(part) + " ...";
+}
+
+std::vector<std::string> error_field(const Failure& failure) {
+  std::vector<std::string> lines;
+  for (const std::string& line : agent::error_lines(failure)) {
+    if (lines.size() == kMostErrorLines) {
+      lines.emplace_back("...");
+      break;
+    }
+    lines.push_back(cut_line(printable(line)));
+  }
+  return lines;
 }
 
 std::string worker_text(const Failure& failure, const Outcome& outcome,
@@ -125,7 +141,7 @@ void write_diagnosis(Writer& writer, const Outcome& outcome) {
 }
 
 void write_root_cause(Writer& writer, const Failure& failure, const Outcome& outcome) {
-  writer.field("error", error_lines(failure));
+  writer.field("error", error_field(failure));
   if (std::holds_alternative<Hung>(failure.status))
     writer.field("stacks", {"of all ranks: in the log above and in the --report file"});
   else if (failure.traceback != failure.message)
@@ -145,7 +161,7 @@ void write_others(Writer& writer, const std::vector<Failure>& failures, std::siz
     lines.push_back(time_of_day(each.time, writer.style().utc_offset) + "  " + rank_text(each) +
                     " " + verb_phrase(each));
     const std::vector<std::string> message = lines_of(each.message);
-    if (!message.empty()) lines.push_back("  " + message.front());
+    if (!message.empty()) lines.push_back("  " + cut_line(message.front()));
   }
   const std::size_t more = failures.size() - shown + left_out;
   if (more > 0) lines.push_back("and " + std::to_string(more) + " more");

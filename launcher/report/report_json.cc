@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/diagnosis/diagnosis.h"
+#include "agent/diagnosis/error_text.h"
 #include "agent/status/node_status.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
@@ -38,6 +39,13 @@ Json to_json(const ExitStatus& status) {
                     status);
 }
 
+Json error_json(const Failure& failure) {
+  std::string text;
+  for (const std::string& line : agent::error_lines(failure))
+    text += (text.empty() ? "" : "\n") + line;
+  return or_null(text);
+}
+
 Json to_json(const Failure& failure) {
   return Json{{"rank", failure.rank},
               {"local_rank", failure.local_rank},
@@ -53,6 +61,7 @@ Json to_json(const Failure& failure) {
               {"out_of_memory", failure.out_of_memory},
               {"injected", or_null(failure.injected)},
               {"program", failure.program},
+              {"error", error_json(failure)},
               {"message", or_null(failure.message)},
               {"traceback", or_null(failure.traceback)},
               {"stderr_tail", failure.stderr_tail},

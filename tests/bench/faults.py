@@ -9,7 +9,7 @@ Ten kinds of faults, each the same number of times, in worker_lib jobs (tests/wo
 --python, in PyTorch jobs on CPUs (tests/workers/torch_faults.py; the Python needs torch). The jobs have 2 or 3 nodes of one machine
 (--local-nodes) and up to 4 ranks. The seed chooses the rank, the step, the number of nodes and the variant of each fault.
 
-A diagnosis is right if the class is, and if its ranks are: the faulty rank is among them, and not more than half of the other ones. In a
+A diagnosis is right if the class is (and, where a record has them, the error and the cause), and if its ranks are: the faulty rank is among them, and not more than half of the other ones. In a
 job of 2 ranks that disagree, both count as right. For a network fault no rank, or also the peers of the faulty one, count as right; for
 a lost node its number or a rank on it. Its time is from drun's first event of a failure or of a suspicion until the report is written.
 
@@ -191,6 +191,16 @@ def are_right(case, diagnosis):
     return case.rank in ranks and len(ranks) - 1 <= (case.world - 1) / 2
 
 
+def has_wanted_text(case, report):
+    """Whether the cause, and the error of the faulty rank if it is reported, are those that the record names."""
+    record = RECORDS["faults"][case.step] if case.fault.job == "replay" else {}
+    if record.get("peers") == "same":
+        case = dataclasses.replace(case, rank=report["root_cause"]["rank"])
+    wanted = {name: record[name].replace("@RANK@", str(case.rank)) for name in ("error", "cause") if name in record}
+    found = [failure.get("error") for failure in report["failures"] if failure["rank"] == case.rank]
+    return (wanted.get("error", "") in ("", *found[:1]) or not found) and wanted.get("cause") in (None, report["diagnosis"]["summary"])
+
+
 def seconds_of(text):
     return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc).timestamp()
 
@@ -263,7 +273,8 @@ class Bench:
         fault = case.fault
         try:
             ended = os.stat(f"{place}/report.json").st_mtime
-            diagnosis = json.loads(pathlib.Path(f"{place}/report.json").read_text())["diagnosis"]
+            report = json.loads(pathlib.Path(f"{place}/report.json").read_text())
+            diagnosis = report["diagnosis"]
         except (OSError, ValueError):
             tail = pathlib.Path(f"{place}/output").read_text(errors="replace")[-500:]
             return Result(case, "no report", [], False, False, 0, tail)
@@ -274,7 +285,8 @@ class Bench:
                 began.append(seconds_of(event["time"]))
         if diagnosis is None:
             return Result(case, "none", [], False, False, 0, "")
-        return Result(case, diagnosis["class"], ranks_of(diagnosis["ranks"]), diagnosis["class"] == fault.wanted,
+        return Result(case, diagnosis["class"], ranks_of(diagnosis["ranks"]),
+                      diagnosis["class"] == fault.wanted and has_wanted_text(case, report),
                       are_right(case, diagnosis), max(0, ended - min(began, default=ended)),
                       diagnosis["summary"] + " | " + " | ".join(diagnosis["evidence"]))
 

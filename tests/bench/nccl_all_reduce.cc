@@ -7,8 +7,9 @@
 //
 // A result is one line "bytes time_us" per size.
 //
-// HOW: "blocking" communicators, as in nccl-tests and most programs, or "nonblocking" ones, as in
-// worker_lib: each call is followed by queries until it is no longer in progress.
+// HOW: "blocking" communicators, as in nccl-tests and most programs; "nonblocking" ones: each call
+// is followed by queries until it is no longer in progress; or "child": a blocking communicator
+// that is split from a nonblocking one.
 // Without NCCL or a GPU, prints the reason and exits with code 1.
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "drun/key_store.h"
@@ -55,7 +57,7 @@ nccl::UniqueId shared_id(int rank) {
 
 class Bare {
  public:
-  Bare(std::shared_ptr<const Gpu> gpu, bool is_blocking, std::size_t most_bytes)
+  Bare(std::shared_ptr<const Gpu> gpu, const std::string& how, std::size_t most_bytes)
       : gpu_(std::move(gpu)),
         api_(need_nccl()),
         stream_(gpu_),
@@ -65,13 +67,20 @@ class Bare {
     data_.write(zeros.data(), zeros.size());
     const int rank = std::stoi(variable("RANK"));
     nccl::Config config;
-    config.blocking = is_blocking ? 1 : 0;
+    config.blocking = how == "blocking" ? 1 : 0;
     const nccl::UniqueId id = shared_id(rank);
     must(api_.init_rank(&comm_, std::stoi(variable("WORLD_SIZE")), id, rank, &config));
+    if (how != "child") return;
+    config.blocking = 1;
+    nccl::Comm child = nullptr;
+    const nccl::Result said = api_.split(comm_, 0, rank, &child, &config);
+    must(said == nccl::kSuccess ? nccl::kInProgress : said);  // of comm_
+    parent_ = std::exchange(comm_, child);
   }
   ~Bare() {
     stream_.synchronize();
     api_.abort(comm_);
+    if (parent_ != nullptr) api_.abort(parent_);
   }
   Bare(const Bare&) = delete;
   Bare& operator=(const Bare&) = delete;
@@ -111,16 +120,17 @@ class Bare {
   const GpuMemory data_;
   const GpuMemory one_;
   nccl::Comm comm_ = nullptr;
+  nccl::Comm parent_ = nullptr;
 };
 
 void measure(const std::string& how, std::size_t least, std::size_t most, double budget) {
-  if (how != "blocking" && how != "nonblocking") {
-    throw std::runtime_error("\"" + how + "\" is neither blocking nor nonblocking");
+  if (how != "blocking" && how != "nonblocking" && how != "child") {
+    throw std::runtime_error("\"" + how + "\" is not one of blocking, nonblocking, child");
   }
   const bool speaks = variable("RANK") == "0";
   const auto gpu = std::make_shared<Gpu>(std::stoi(variable("LOCAL_RANK")) % gpu_count());
   const Current current(*gpu);
-  Bare bare(gpu, how == "blocking", most);
+  Bare bare(gpu, how, most);
   for (std::size_t bytes = least; bytes <= most; bytes *= 4) {
     const std::size_t count = bytes / sizeof(float);
     bare.seconds_of(count, 2);  // NCCL opens the connections that it needs for this size

@@ -145,9 +145,11 @@ TEST_CASE("earlier work on the caller's stream completes first, over the stand-i
     worker::cuda::Stream stream = nullptr;
     expect(cuda.stream_create(&stream, 0) == worker::cuda::kSuccess, "a stream");
     struct Kernel {
-      int* number;
-      int value;
-    } kernel{number.data(), rank + 1};
+      int* number = nullptr;
+      int value = 0;
+    } kernel{.value = rank + 1};
+    kernel.number = static_cast<int*>(
+        test::standin_function<decltype(standin_bytes)>("standin_bytes")(number.data()));
     const auto enqueue = test::standin_function<decltype(standin_enqueue)>("standin_enqueue");
     const auto slow = [](void* argument) {
       const auto* const what = static_cast<const Kernel*>(argument);

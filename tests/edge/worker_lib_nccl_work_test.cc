@@ -105,6 +105,9 @@ struct Kernel {
 };
 
 void launch(Stream stream, Kernel& kernel) {
+  const auto bytes = test::standin_function<decltype(standin_bytes)>("standin_bytes");
+  kernel.to = static_cast<int*>(bytes(kernel.to));
+  kernel.from = static_cast<const int*>(bytes(kernel.from));
   const auto enqueue = test::standin_function<decltype(standin_enqueue)>("standin_enqueue");
   enqueue(
       stream,
@@ -226,15 +229,31 @@ TEST_CASE("operations reuse events, over the stand-in") {
   run_over_standins(2, [](int, Words&) {
     ProcessGroup group = ProcessGroup::connect(over("nccl"));
     const OnGpu<int> number(1, 0);
-    const auto ten = [&] {
+    const auto run = [&](int count) {
       std::vector<Work> works;
-      for (int i = 0; i < 10; ++i) works.push_back(group.all_reduce(number.named(), async_op));
+      for (int i = 0; i < count; ++i) works.push_back(group.all_reduce(number.named(), async_op));
       wait_all(works);
     };
     const auto events = test::standin_function<int()>("standin_events");
-    // Twenty are pending at most: one before and one after each operation.
-    for (int i = 0; i < 20; ++i) ten();
-    expect(events() <= 21, "not " + std::to_string(events()) + " events");
+    // One for each pending operation.
+    for (int i = 0; i < 20; ++i) run(10);
+    expect(events() <= 10, "not " + std::to_string(events()) + " events");
+    for (int i = 0; i < 3; ++i) run(1500);
+    expect(events() <= 1500, "not " + std::to_string(events()) + " events");
+    group.barrier();
+  });
+}
+
+TEST_CASE("an operation makes the GPU current once to start and once to end, over the stand-in") {
+  run_over_standins(2, [](int, Words&) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    const OnGpu<int> number(1, 0);
+    group.all_reduce(number.named());
+    const auto pushes = test::standin_function<int()>("standin_context_pushes");
+    const int before = pushes();
+    for (int i = 0; i < 10; ++i) group.all_reduce(number.named(), async_op).wait();
+    const int made = pushes() - before;
+    expect(made <= 20, "not " + std::to_string(made) + " for 10 operations");
     group.barrier();
   });
 }
@@ -517,6 +536,26 @@ TEST_CASE("a program that exits without destroy joins the group's threads") {
     default_group().barrier();
     std::exit(0);
   }));
+}
+
+// The stand-ins abort a process that calls NCCL after its exit handlers, and CUDA's would wait for
+// the operation. Rank 1 never joins it.
+TEST_CASE("a program that exits during an operation on a GPU ends with its code") {
+  const StoreProcess store;
+  const auto began = Clock::now();
+  const std::vector<RankEnd> ends =
+      run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+        test::use_standins();
+        static ProcessGroup world = ProcessGroup::connect(over(kBoth));
+        static const OnGpu<int>& number = *new OnGpu<int>(1, 1);
+        world.all_reduce(number.named());
+        static Work work;
+        if (rank == 0) work = world.all_reduce(number.named(), async_op);
+        if (rank == 1) std::this_thread::sleep_for(seconds(1));
+        std::exit(7);
+      });
+  for (const RankEnd& end : ends) CHECK(end.exit_code == 7);
+  CHECK(Clock::now() - began < test::scaled(seconds(10)));
 }
 
 TEST_CASE(

@@ -132,17 +132,6 @@ TEST_CASE("a request keeps its exception and releases what it captured") {
   CHECK_THROWS_WITH(request.get(), "rank 1");
 }
 
-TEST_CASE("a request that was run immediately behaves like one that was run later") {
-  const auto request = Request::done([] { return 7; });
-  CHECK(request->is_done());
-  request->run();
-  request->wait();
-  CHECK(request->get() == 7);
-  const auto failed = Request::done([]() -> int { throw std::runtime_error("too late"); });
-  CHECK(failed->wait_for(milliseconds(1)));
-  CHECK_THROWS_WITH(failed->get(), "too late");
-}
-
 TEST_CASE("a sent request is run by a caller that waits for it at once") {
   Progress progress;
   GroupRequests requests(progress);

@@ -59,6 +59,16 @@ TEST_CASE("a library that is too old, or another library, is an error with the r
              ContainsSubstring("libm.so.6 (the CUDA driver) lacks cuInit, "));
 }
 
+TEST_CASE("NCCL reserves the stack of its kernels when it is loaded, unless the user decides") {
+  const auto stack_size = [] {
+    worker::need_nccl();
+    const char* const value = std::getenv("NCCL_SET_STACK_SIZE");
+    throw WorkerError({.message = value == nullptr ? "not set" : value});
+  };
+  CHECK_THAT(said_when([] { unsetenv("NCCL_SET_STACK_SIZE"); }, stack_size), EndsWith("| 1\n"));
+  CHECK_THAT(said_when([] { set("NCCL_SET_STACK_SIZE", "0"); }, stack_size), EndsWith("| 0\n"));
+}
+
 TEST_CASE("a driver that finds no GPU is an error") {
   CHECK_THAT(said_when([] { set("STANDIN_GPUS", "0"); }),
              ContainsSubstring("no GPU can be used") &&

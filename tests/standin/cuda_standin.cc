@@ -1,14 +1,17 @@
 // edge. A stand-in for the CUDA driver, for tests on machines without a GPU. It implements the
 // functions that worker_lib uses, on host memory. A stream is a thread that runs its tasks in
-// order. Results say nothing about a real GPU.
+// order. Only the stand-ins can access the memory at its address. Results say nothing about a real
+// GPU.
 //
 // STANDIN_GPUS:        the number of GPUs (default 1).
 // STANDIN_CAPABILITY:  the major number of the GPUs' compute capability (default 9).
 // STANDIN_SHARED_GPUS: set: all processes share these GPUs; otherwise, each has its own.
 #include "tests/standin/cuda_standin.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +38,9 @@ namespace {
 
 constexpr Result kSuccess = 0;
 constexpr Result kInvalidValue = 1;
+constexpr Result kOutOfMemory = 2;
 constexpr Result kNotInitialized = 3;
+constexpr Result kDeinitialized = 4;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
@@ -129,10 +134,19 @@ struct Mark {
 };
 using SharedMark = std::shared_ptr<Mark>;
 
+// Memory of a GPU: of the pages at its address nothing can be read or written; the bytes are
+// elsewhere.
+struct Block {
+  std::size_t size_bytes = 0;
+  int gpu = 0;
+  std::size_t mapped_bytes = 0;
+  std::unique_ptr<char[]> bytes;
+};
+
 struct State {
   std::mutex mutex;
   bool is_initialized = false;
-  std::map<Address, std::pair<std::size_t, int>> memory;  // address -> size, GPU
+  std::map<Address, Block> memory;
   std::unique_ptr<Queue> default_stream;
   std::map<Stream, int> capturing;  // stream -> mode
   std::set<Stream> broken_captures;
@@ -156,6 +170,8 @@ std::vector<int>& current() {
 }
 
 thread_local int capture_mode = kGlobalMode;
+thread_local int context_pushes = 0;
+std::atomic<bool> has_ended = false;  // the exit handlers of the driver have run
 
 // Calls that CUDA forbids while a graph is captured, unless the thread or the capture is relaxed.
 // They also break the capture.
@@ -184,15 +200,17 @@ Queue& queue_of(Stream stream) {
 SharedMark& mark_of(Event event) { return *reinterpret_cast<SharedMark*>(event); }
 
 // Returns the allocation that contains the whole range, or null.
-const std::pair<std::size_t, int>* find(Address address, std::size_t bytes) {
+const std::pair<const Address, Block>* find(Address address, std::size_t bytes) {
   auto after = state().memory.upper_bound(address);
   if (after == state().memory.begin()) return nullptr;
   --after;
-  return address + bytes <= after->first + after->second.first ? &after->second : nullptr;
+  return address + bytes <= after->first + after->second.size_bytes ? &*after : nullptr;
 }
 
 Result copy(void* to, const void* from, std::size_t bytes, Stream stream) {
   if (current().empty()) return kInvalidContext;
+  to = standin_bytes(to);
+  from = standin_bytes(from);
   queue_of(stream).add([=] { std::memcpy(to, from, bytes); });
   return kSuccess;
 }
@@ -210,7 +228,15 @@ int standin_events() {
   const std::lock_guard lock(state().mutex);
   return state().events;
 }
+int standin_context_pushes() { return context_pushes; }
 int standin_current_gpu() { return current().empty() ? -1 : current().back(); }
+void* standin_bytes(const void* memory) {
+  const std::lock_guard lock(state().mutex);
+  const auto address = reinterpret_cast<Address>(memory);
+  const auto* const found = find(address, 0);
+  if (found == nullptr) return const_cast<void*>(memory);
+  return found->second.bytes.get() + (address - found->first);
+}
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
   return find(reinterpret_cast<Address>(memory), bytes) != nullptr;
@@ -218,6 +244,7 @@ bool standin_is_gpu_memory(const void* memory, std::size_t bytes) {
 
 Result cuInit(unsigned) {
   if (gpus() == 0) return kNoDevice;
+  if (!state().is_initialized) std::atexit([] { has_ended = true; });
   state().is_initialized = true;
   return kSuccess;
 }
@@ -263,6 +290,7 @@ Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
 Result cuDevicePrimaryCtxRelease_v2(Device) { return kSuccess; }
 Result cuCtxPushCurrent_v2(Context context) {
   if (context == nullptr) return kInvalidContext;
+  ++context_pushes;
   current().push_back(static_cast<int>(reinterpret_cast<const char*>(context) - contexts));
   return kSuccess;
 }
@@ -352,6 +380,7 @@ Result cuEventRecord(Event event, Stream stream) {
   return kSuccess;
 }
 Result cuEventQuery(Event event) {
+  if (has_ended) return kDeinitialized;
   if (breaks_capture()) return kCaptureUnsupported;
   const SharedMark& mark = mark_of(event);
   const std::lock_guard lock(mark->mutex);
@@ -361,24 +390,31 @@ Result cuEventQuery(Event event) {
 Result cuMemAlloc_v2(Address* address, std::size_t size_bytes) {
   if (breaks_capture()) return kCaptureUnsupported;
   if (current().empty()) return kInvalidContext;
-  *address = reinterpret_cast<Address>(std::malloc(size_bytes == 0 ? 1 : size_bytes));
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t mapped = (size_bytes / page + 1) * page;
+  void* const place = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED) return kOutOfMemory;
+  *address = reinterpret_cast<Address>(place);
   const std::lock_guard lock(state().mutex);
-  state().memory[*address] = {size_bytes, current().back()};
+  state().memory[*address] = {size_bytes, current().back(), mapped,
+                              std::unique_ptr<char[]>(new char[mapped])};
   return kSuccess;
 }
 Result cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   const std::lock_guard lock(state().mutex);
   *total_bytes = kMemoryBytes;
   *free_bytes = kMemoryBytes;
-  for (const auto& [address, block] : state().memory) *free_bytes -= block.first;
+  for (const auto& [address, block] : state().memory) *free_bytes -= block.size_bytes;
   return kSuccess;
 }
 // Like CUDA's, it first waits for all pending work, which may use the memory.
 Result cuMemFree_v2(Address address) {
   unfinished().wait();
   const std::lock_guard lock(state().mutex);
-  if (state().memory.erase(address) == 0) return kInvalidValue;
-  std::free(pointer(address));
+  const auto found = state().memory.find(address);
+  if (found == state().memory.end()) return kInvalidValue;
+  munmap(pointer(address), found->second.mapped_bytes);
+  state().memory.erase(found);
   return kSuccess;
 }
 Result cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t bytes, Stream stream) {
@@ -393,13 +429,13 @@ Result cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t bytes, Stream 
 Result cuPointerGetAttribute(void* value, int attribute, Address address) {
   const std::lock_guard lock(state().mutex);
   if (!state().is_initialized) return kNotInitialized;
-  const std::pair<std::size_t, int>* const found = find(address, 0);
+  const auto* const found = find(address, 0);
   if (found == nullptr) return kInvalidValue;
   namespace cuda = drun::worker::cuda;
   if (attribute == cuda::kPointerMemoryType)
     *static_cast<unsigned*>(value) = cuda::kMemoryTypeDevice;
   if (attribute == cuda::kPointerIsManaged) *static_cast<unsigned*>(value) = 0;
-  if (attribute == cuda::kPointerDeviceOrdinal) *static_cast<int*>(value) = found->second;
+  if (attribute == cuda::kPointerDeviceOrdinal) *static_cast<int*>(value) = found->second.gpu;
   return kSuccess;
 }
 

@@ -12,9 +12,13 @@ extern "C" {
 void standin_enqueue(drun::worker::cuda::Stream stream, void (*action)(void*), void* argument);
 // The GPU of the current context on this thread, or -1.
 int standin_current_gpu();
+// Where the bytes of a GPU's memory are, or `memory` itself.
+void* standin_bytes(const void* memory);
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes);
 // What this process has created so far.
 int standin_events();
+// Calls on this thread so far that made a context current.
+int standin_context_pushes();
 int standin_nccl_communicators();
 // Operations, or groups of them, on one communicator.
 int standin_nccl_launches();

@@ -25,6 +25,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -75,8 +76,9 @@ thread_local int group_depth = 0;
 thread_local std::vector<Launch> group;
 thread_local Result group_error = kSuccess;  // of the first call in the group that failed
 
-std::atomic<int> communicators = 0;  // created by this process
-std::atomic<int> launches = 0;       // operations, or groups of them, on one communicator
+std::atomic<int> communicators = 0;   // created by this process
+std::atomic<int> launches = 0;        // operations, or groups of them, on one communicator
+std::atomic<bool> has_ended = false;  // the process's exit handlers, which NCCL needs, have run
 
 void work(void* argument) {
   const std::unique_ptr<Launch> launch(static_cast<Launch*>(argument));
@@ -197,6 +199,8 @@ Result reduce_to(const void* in, void* out, std::size_t count, int type, int op,
   if (!is_gpu_memory(in, bytes) || (receives(self.rank) && !is_gpu_memory(out, count * element))) {
     return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
   }
+  in = standin_bytes(in);
+  out = standin_bytes(out);
   const std::size_t from = is_scattered ? static_cast<std::size_t>(self.rank) * count : 0;
   return add(comm, stream, without_empty_parts(to_those(self, in, bytes, receives, [=](auto& all) {
                standin::reduce(all, from, count, type, op, out);
@@ -211,6 +215,8 @@ Result move(const void* in, void* out, std::size_t bytes, Comm comm, Stream stre
   if (!is_gpu_memory(is_send ? in : out, bytes)) {
     return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
   }
+  in = standin_bytes(in);
+  out = standin_bytes(out);
   Operation operation;
   (is_send ? operation.out : operation.in).push_back({peer, bytes_of(is_send ? in : out), bytes});
   return add(comm, stream, without_empty_parts(std::move(operation)));
@@ -331,6 +337,8 @@ Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Confi
       (config->blocking != 0 && !is_blocking) || size > standin::kMostRanks) {
     return refuse(kInvalidArgument, "a config that does not say whether it blocks, or many ranks");
   }
+  static std::once_flag is_registered;
+  std::call_once(is_registered, [] { std::atexit([] { has_ended = true; }); });
   *comm = make(rank, size, id.bytes, is_blocking);
   if (*comm == nullptr) return refuse(kInvalidUsage, "no GPU's context is current");
   return is_blocking ? of(*comm)->state.load() : kInProgress;
@@ -357,11 +365,13 @@ Result ncclCommFinalize(Comm comm) {
   return kInProgress;
 }
 Result ncclCommDestroy(Comm comm) {
+  if (has_ended) std::abort();
   while (is_asked("stuck_close")) of(comm)->nap();
   delete &of(comm);
   return kSuccess;
 }
 Result ncclCommAbort(Comm comm) {
+  if (has_ended) std::abort();
   Communicator& self = *of(comm);
   while (is_asked("stuck_close")) self.nap();
   self.is_aborted = true;
@@ -411,6 +421,8 @@ Result ncclBroadcast(const void* in, void* out, std::size_t count, int type, int
   const std::size_t bytes = count * standin::element_bytes(type);
   if (!is_gpu_memory(out, bytes))
     return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
+  in = standin_bytes(in);
+  out = standin_bytes(out);
   Operation operation;
   if (self.rank != root) operation.in.push_back({root, bytes_of(out), bytes});
   for (int peer = 0; self.rank == root && peer < self.size; ++peer) {
@@ -430,6 +442,8 @@ Result ncclAllGather(const void* in, void* out, std::size_t count, int type, Com
       !is_gpu_memory(out, bytes * static_cast<std::size_t>(self.size))) {
     return in_group(refuse(kInvalidArgument, "not memory of the GPU"));
   }
+  in = standin_bytes(in);
+  out = standin_bytes(out);
   return add(comm, stream, without_empty_parts(to_those(self, in, bytes, everybody, [=](auto& all) {
                char* place = bytes_of(out);
                for (const std::vector<char>& part : all) {

@@ -1,9 +1,10 @@
 // Cases marked "tried" have the text of a fault that was caused in a real run on CPUs (torch 2.15,
-// Gloo), abridged, and with ranks and group sizes changed where the case needs it. All others are
-// written by hand, in particular those of GPUs and NCCL. tests/bench/gpu_faults.json has texts of
-// real failures of GPUs, which jobs of drun replay.
+// Gloo) or on a GPU (torch 2.11, NCCL), abridged, and with ranks and group sizes changed where the
+// case needs it. All others are written by hand, in particular most of those of GPUs and NCCL.
+// tests/bench/gpu_faults.json has texts of real failures of GPUs, which jobs of drun replay.
 #include "agent/diagnosis/diagnosis.h"
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <random>
@@ -246,6 +247,19 @@ std::vector<Case> cases() {
                        "ended"}),
                killed(2, SIGFPE)}),
        Fault::Crash, "rank 2"});
+  add({"an exception, and warnings of PyTorch about connections that the end of other ranks breaks",
+       failed({exited(1, {"[rank1]: Traceback (most recent call last):", "[rank1]: KeyError: 'x'",
+                          "[rank1]:[W318 10:00:41.915284135 TCPStore.cpp:125] [c10d] recvValue "
+                          "failed on SocketImpl(fd=135, addr=[host]:48750): Connection reset by "
+                          "peer"})}),
+       Fault::Crash, "rank 1"});
+  add({"NCCL's invalid usage",
+       early(failed({exited(1, {"torch.distributed.DistBackendError: NCCL error in: x.cpp:93, "
+                                "invalid usage, NCCL version 2.28.9",
+                                "ncclInvalidUsage: This usually reflects invalid usage of NCCL "
+                                "library.",
+                                "Last error:", "Rank 3 is out of range"})})),
+       Fault::Crash, "rank 1"});
   // Host memory.
   add({"the out-of-memory killer", failed({out_of_memory(1)}), Fault::HostMemory, "rank 1", kNo});
   add({"the out-of-memory killer, seen after its peers",
@@ -490,17 +504,29 @@ std::vector<Case> cases() {
             "sign of life (gdb)\n  process train\n    thread train\n      spin (train)\n",
             8),
        Fault::MissingRank, "rank 7"});
-  // On an H200, without a debugger. Rank 0 spins in cudaDeviceSynchronize.
-  const std::string behind_on_gpu =
-      "rank 1: at all_reduce 20 in a communicator of 2, the others at 21 (NCCL), no sign of life "
-      "(/proc)\n  process python3\n    thread python\n      sleeping in hrtimer_nanosleep "
-      "(clock_nanosleep)\nnote: NCCL: rank 1 is at all_reduce 20 in a communicator of 2, the "
-      "others at 21\n";
-  const std::string spins = "(/proc)\n  process python3\n    thread python\n      running\n";
-  add({"tried: a hang: behind in NCCL, and a rank that spins",
-       hung({1}, "rank 0: " + spins + behind_on_gpu, 2), Fault::MissingRank, "rank 1"});
-  add({"a hang: behind in NCCL, and a rank that is ahead there",
-       hung({1}, "rank 0: ahead of other ranks (NCCL) " + spins + behind_on_gpu, 2),
+  add({"tried: a hang: behind in NCCL, and the other rank waits busily",
+       hung({1},
+            "rank 0: (/proc)\n  process python3\n    thread python\n      running\n"
+            "rank 1: at all_reduce 20 in a communicator of 2, the others at 21 (NCCL), no sign of "
+            "life (/proc)\n  process python3\n    thread python\n      sleeping in "
+            "hrtimer_nanosleep (clock_nanosleep)\n",
+            2),
+       Fault::MissingRank, "rank 1"});
+  add({"a collective timed out without a stack, and the others are in a named one",
+       failed({recorded(0, "",
+                        with_stacks("RuntimeError: [Rank 0] Watchdog caught collective operation "
+                                    "timeout: WorkNCCL(SeqNum=7)",
+                                    "rank 0: has ended (agent)\nranks 1, 2: (py-spy)\n" +
+                                        std::string(kInAllReduce)))},
+              3),
+       Fault::MissingRank, "ranks"});
+  add({"a hang: behind in NCCL, and the other rank is ahead there",
+       hung({1},
+            "rank 0: ahead of other ranks (NCCL) (/proc)\n  process python3\n    thread python\n"
+            "      running\nrank 1: at all_reduce 20 in a communicator of 2, the others at 21 "
+            "(NCCL), no sign of life (/proc)\n  process python3\n    thread python\n      "
+            "sleeping in hrtimer_nanosleep (clock_nanosleep)\n",
+            2),
        Fault::MissingRank, "rank 1"});
   add({"a hang: a rank that has ended",
        hung({0, 2, 3}, std::string("ranks 0, 2, 3: no sign of life (py-spy)\n") + kInAllReduce +
@@ -734,6 +760,24 @@ std::vector<Case> cases() {
   add({"more workers than GPUs",
        early(failed({exited(1, {"RuntimeError: CUDA error: invalid device ordinal"})})),
        Fault::UserError, "rank 1", kNo});
+  add({"two ranks with one GPU",
+       early(failed({exited(2, {"torch.distributed.DistBackendError: NCCL error in: x.cpp:93, "
+                                "invalid usage, NCCL version 2.28.9",
+                                "ncclInvalidUsage: This usually reflects invalid usage of NCCL "
+                                "library.",
+                                "Last error:",
+                                "Duplicate GPU detected : rank 2 and rank 3 both on CUDA device "
+                                "60"})})),
+       Fault::UserError, "ranks 2, 3", kNo});
+  add({"two ranks of a smaller group with one GPU",
+       early(failed({exited(3, {"RuntimeError: NCCL error in: x.cpp:93, invalid usage",
+                                "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device "
+                                "60"})})),
+       Fault::UserError, "rank 3", kNo});
+  add({"no GPU at once", early(failed({exited(1, {"RuntimeError: No CUDA GPUs are available"})})),
+       Fault::UserError, "rank 1", kNo});
+  add({"no GPU after ten minutes",
+       failed({exited(1, {"RuntimeError: No CUDA GPUs are available"})}), Fault::Crash, "rank 1"});
   add({"a shared library",
        early(failed({exited(0,
                             {"./train: error while loading shared libraries: libx.so.1: cannot "
@@ -804,6 +848,97 @@ TEST_CASE("a plain crash adds nothing to the headline, and a crash behind its vi
   CHECK(found.summary == "rank 2: signal 11 (SIGSEGV, segmentation fault)");
   REQUIRE(found.evidence.size() == 2);
   CHECK(found.evidence.back().starts_with("rank 0, its peer: RuntimeError: "));
+}
+
+TEST_CASE("the error is the exception, without warnings, notes and ignored exceptions") {
+  struct ErrorCase {
+    Lines stderr_tail;
+    Lines error;
+  };
+  const std::string ignored = "Exception ignored in: <function Pool.__del__ at 0x7f00>";
+  const std::string header = "Traceback (most recent call last):";
+  for (const ErrorCase& each : std::vector<ErrorCase>{
+           {{"ValueError: nan", "[W1127 07:16:02.272876963 ProcessGroupNCCL.cpp:1575] Warning: x"},
+            {"ValueError: nan"}},
+           {{"[rank1]: ValueError: nan", "[rank1]:[W ProcessGroupNCCL.cpp:523] x"},
+            {"ValueError: nan"}},
+           // Without an exception, the last line that is no warning counts.
+           {{"cannot open the data", "W1127 07:16:02.272000 1234 torch/_dynamo/a.py:12] x"},
+            {"cannot open the data"}},
+           {{"cannot open the data", "I1127 07:16:02.272000 1234 a.py:12] x"},
+            {"cannot open the data"}},
+           {{"cannot open the data", "2026-11-27 07:16:02.272876: W tensorflow/a/b.cc:15] x"},
+            {"cannot open the data"}},
+           {{"cannot open the data", "WARNING:root:x", "INFO:root:x"}, {"cannot open the data"}},
+           {{"cannot open the data", "[2026-11-27 07:16:02,272] [WARNING] [a.py:1] x"},
+            {"cannot open the data"}},
+           {{"cannot open the data", "gpu0:1:2 [0] NCCL INFO comm 0x5 Abort COMPLETE"},
+            {"cannot open the data"}},
+           {{"cannot open the data", "/v/a.py:12: UserWarning: x is slow", "  return x(y)"},
+            {"cannot open the data"}},
+           {{"W1127 07:16:02.272000 1234 a.py:12] x"}, {}},
+           // Errors that a logger wrote are errors.
+           {{"[E1127 07:16:02.2 ProcessGroupNCCL.cpp:612] x"},
+            {"[E1127 07:16:02.2 ProcessGroupNCCL.cpp:612] x"}},
+           {{"I have no rank [1:2] here"}, {"I have no rank [1:2] here"}},
+           {{"Warnings: 3, errors: 1"}, {"Warnings: 3, errors: 1"}},
+           {{"terminate called after throwing an instance of 'c10::Error'",
+             "  what():  CUDA error: unknown error",
+             "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.", "",
+             "Exception raised from f at /a.cpp:44 (most recent call first):"},
+            {"CUDA error: unknown error"}},
+           {{"AssertionError: ", "the driver has no such call", "install another one"},
+            {"AssertionError:", "the driver has no such call"}},
+           {{"DistBackendError: NCCL error in: x.cpp:93", "ncclSystemError: System call failed.",
+             "Last error:", "socketStartConnect: failed"},
+            {"DistBackendError: NCCL error in: x.cpp:93", "socketStartConnect: failed"}},
+           {{header, "ValueError: nan", ignored, header, "  File \"a.py\", line 3, in __del__",
+             "AttributeError: closed", ignored, header, "TypeError: None"},
+            {"ValueError: nan"}},
+           {{header, "ValueError: nan", header, "OSError: closed", ignored, header,
+             "OSError: closed"},
+            {"ValueError: nan"}},
+           {{header, "OSError: closed", ignored, header, "OSError: closed"}, {"OSError: closed"}},
+           {{ignored, header, "OSError: closed"}, {"OSError: closed"}},
+           {{ignored, header, "OSError: closed", header, "ValueError: nan"}, {"ValueError: nan"}},
+           {{ignored, header, "  File \"a.py\", line 3, in __del__", header, "ValueError: nan"},
+            {"ValueError: nan"}},
+           {{}, {}}}) {
+    INFO(text_of(each.stderr_tail));
+    CHECK(error_lines(exited(1, each.stderr_tail)) == each.error);
+  }
+  CHECK(error_lines(recorded(1,
+                             "AcceleratorError: CUDA error: x\n  of step 7\nSearch for "
+                             "`cudaErrorAssert' in https://x\nFor debugging consider passing "
+                             "CUDA_LAUNCH_BLOCKING=1\n\n")) ==
+        Lines{"AcceleratorError: CUDA error: x", "  of step 7"});
+}
+
+TEST_CASE("errors of a GPU that the program causes have their own cause and advice") {
+  const auto summary = [](Lines stderr_tail) {
+    const Diagnosis found = diagnose(early(failed({exited(1, std::move(stderr_tail))})));
+    CHECK(found.adds_to_headline);
+    return found.summary;
+  };
+  CHECK(summary({"RuntimeError: CUDA error: misaligned address"}) ==
+        "rank 1: a kernel on the GPU accessed invalid memory");
+  CHECK(summary({"../aten/src/Loss.cu:250: nll_loss: block: [0,0,0], thread: [3,0,0] Assertion `t "
+                 "< n` failed.",
+                 "RuntimeError: CUDA error: device-side assert triggered"}) ==
+        "rank 1: an assertion failed on the GPU: t < n in nll_loss (Loss.cu:250)");
+  CHECK(summary({": block: [0,0,0] Assertion `` failed.", ": block: [ Assertion `x",
+                 "RuntimeError: CUDA error: device-side assert triggered"}) ==
+        "rank 1: an assertion failed on the GPU");
+  CHECK(
+      summary({"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.00 MiB. GPU 0 has "
+               "a total capacity of 23.65 GiB of which 11.06 MiB is free. Including non-PyTorch "
+               "memory, this process has 3.60 GiB memory in use."}) ==
+      "rank 1 ran out of GPU memory: it uses 3.60 GiB of 23.65 GiB");
+  CHECK(summary({"RuntimeError: CUDA out of memory of which this process has"}) ==
+        "rank 1 ran out of GPU memory");
+  CHECK(summary({"RuntimeError: No CUDA GPUs are available"}) == "no GPU is visible to rank 1");
+  CHECK(summary({"RuntimeError: CUDA error: no kernel image is available for execution on the "
+                 "device"}) == "the program's version of CUDA does not fit the driver or the GPU");
 }
 
 TEST_CASE("a desync says what each group of ranks called, and where") {
@@ -946,8 +1081,17 @@ TEST_CASE("hostile and very long texts end in a bounded diagnosis") {
       for (int byte = 0; byte < 200; ++byte) text += static_cast<char>(random() % 256);
       if (line % 5 == 0) text += "Ranks 99999999999999999999, -1, failed to pass monitoredBarrier";
       if (line % 7 == 0) text += "Rank x is running collective: OpType=TensorShape=";
+      constexpr std::array kBeginnings{"Exception ignored in: ",
+                                       "XError: ",
+                                       "[W",
+                                       "2: ",
+                                       "Traceback (most recent call last)",
+                                       "what():",
+                                       "Last error:"};
+      if (random() % 2 == 0) text.insert(0, kBeginnings.at(random() % kBeginnings.size()));
       tail.push_back(text);
     }
+    CHECK(error_lines(exited(0, tail)).size() <= 2);
     check_form(diagnose(failed({exited(0, tail)})));
     std::string stacks;
     for (const std::string& text : tail) stacks += "ranks 0-" + text + ": (gdb)\n";

@@ -81,12 +81,27 @@ TEST_CASE("failures contain all known fields, and invalid UTF-8 is replaced") {
   CHECK(first["stderr_tail"][0] == "\xef\xbf\xbd\xef\xbf\xbd");
   CHECK(first["stderr_tail"][1] == "ok \"quoted\"\n");
   CHECK(first["message"] == "bad \xef\xbf\xbd");
+  CHECK(first["error"] == first["message"]);
   CHECK(first["traceback"].is_null());
   CHECK(first["error_file"].is_null());
   CHECK(json["failures"][1]["status"] == nlohmann::json{{"kind", "exited"}, {"code", 3}});
   CHECK(json["failures"][2]["status"] ==
         nlohmann::json{{"kind", "not_started"}, {"errno", ENOENT}});
   CHECK(json["failures"][2]["exit_code"] == 127);
+}
+
+TEST_CASE("a failure has its whole error") {
+  const std::string text = "ValueError: " + std::string(1000, 'x');
+  Failure root;
+  root.status = Exited{1};
+  root.stderr_tail = {"[rank0]: " + text, "WARNING: y"};
+  Failure silent = root;
+  silent.stderr_tail.clear();
+  Outcome outcome;
+  outcome.ending = WorkersFailed{{root, silent}};
+  const nlohmann::json json = parsed(outcome, 1);
+  CHECK(json["root_cause"]["error"] == text);
+  CHECK(json["failures"][1]["error"].is_null());
 }
 
 TEST_CASE("other outcomes have their own details") {

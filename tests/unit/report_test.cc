@@ -105,6 +105,28 @@ drun: job failed after 12.3 s: rank 5 on node 1 (gpu1) exited with code 3
 )");
 }
 
+TEST_CASE("a long error is cut, between sentences or words") {
+  Failure root = failure_of(5);
+  const auto shown = [&root] {
+    ReportStyle style = kStyle;
+    style.has_shown_stderr = true;
+    return report_text(ended_on_three_nodes(WorkersFailed{{root}}), style);
+  };
+  const std::string process = " Process 1437 has 984.00 MiB memory in use.";
+  std::string text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 60.00 GiB.";
+  for (int i = 0; i < 10; ++i) text += process;
+  root.stderr_tail = {text, "[W1127 07:16:17.827281618 ProcessGroupNCCL.cpp:1575] Warning: x"};
+  CHECK_THAT(shown(), ContainsSubstring("  error      torch.OutOfMemoryError: CUDA out of memory. "
+                                        "Tried to allocate 60.00 GiB." +
+                                        process + process + process + " ...\n"));
+  root.message = std::string(200, 'x') + " " + std::string(100, 'y');
+  CHECK_THAT(shown(), ContainsSubstring("  error      " + std::string(200, 'x') + " ...\n"));
+  root.message = std::string(300, 'x');
+  CHECK_THAT(shown(), ContainsSubstring("  error      " + std::string(236, 'x') + " ...\n"));
+  root.message = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10";
+  CHECK_THAT(shown(), ContainsSubstring("\n             8\n             ...\n  worker"));
+}
+
 TEST_CASE("a traceback equal to the message is not repeated") {
   Failure root = failure_of(0);
   root.message = root.traceback = "drun::Error: no route";

@@ -9,14 +9,17 @@
 
 namespace drun::worker {
 
-// Times of 10 s and more are counted from the clock's last tick, a few milliseconds ago. This is
-// ten times faster, and every call computes a deadline.
-inline Deadline deadline_in(std::chrono::milliseconds time) {
-  if (time < std::chrono::seconds(10)) return Deadline::clock::now() + time;
+// The clock's last tick, a few milliseconds ago. This is ten times faster than the time.
+inline Deadline coarse_now() {
   timespec tick{};  // of the clock behind steady_clock
   clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
-  return Deadline(std::chrono::seconds(tick.tv_sec) + std::chrono::nanoseconds(tick.tv_nsec)) +
-         time;
+  return Deadline(std::chrono::seconds(tick.tv_sec) + std::chrono::nanoseconds(tick.tv_nsec));
+}
+
+// Times of 10 s and more are counted from the clock's last tick, because every call computes a
+// deadline.
+inline Deadline deadline_in(std::chrono::milliseconds time) {
+  return (time < std::chrono::seconds(10) ? Deadline::clock::now() : coarse_now()) + time;
 }
 
 // The remaining time in ms. At least 1 ms, so that a request at the last moment is made once.

@@ -41,8 +41,10 @@ std::thread start_thread(std::function<void()> body) {
 }
 
 void Threads::start() {
+  if (has_started_) return;
   const std::lock_guard lock(mutex_);
   if (threads_.empty()) start_one();
+  has_started_ = true;
 }
 
 void Threads::submit(std::function<void()> task) {

@@ -7,6 +7,7 @@
 //          threads (ulimit -u, the cgroup's pids.max, memory); nothing has changed then.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -51,6 +52,7 @@ class Threads {
   void start_one();                          // mutex_ is held
   void run(std::list<std::thread>::iterator self);
 
+  std::atomic<bool> has_started_ = false;  // read for each operation, without mutex_
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;

@@ -159,11 +159,10 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
 }
 
 template <typename Namer>
-ProcessGroup::Group::Limit ProcessGroup::Group::admit_pending(const Namer& name, Timeout timeout) {
-  Limit limit = admit(name, timeout);
-  const std::size_t count = ++pending_;
-  limit.pending = std::shared_ptr<void>(nullptr, [this](void*) { --pending_; });
-  if (count <= kMostPending) return limit;
+ProcessGroup::Group::Pending ProcessGroup::Group::pend(const Namer& name) {
+  const bool is_possible = ++pending_ <= kMostPending;
+  Pending pending(pending_);
+  if (is_possible) return pending;
   throw error(Kind::Usage, name(),
               std::to_string(kMostPending) +
                   " asynchronous operations of this group are pending, the most that can be; wait "
@@ -201,6 +200,37 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Action&
     throw fail(name(), BackendFailure(Kind::System, std::nullopt, failure.what()));
   }
 }
+
+template <typename What>
+class ProcessGroup::Group::Started final : public worker::Request {
+ public:
+  Started(Group& group, const What& what, const Limit& limit, Pending pending,
+          std::shared_ptr<Transfer> transfer)
+      : group_(group),
+        what_(what),
+        limit_(limit),
+        pending_(std::move(pending)),
+        transfer_(std::move(transfer)) {}
+
+ private:
+  int act() override {
+    // These end after a failure has been published, and before the operation is done.
+    const Limit limit = std::move(limit_);
+    const Pending pending = std::move(pending_);
+    const std::shared_ptr<Transfer> transfer = std::move(transfer_);
+    return group_.guarded([this] { return to_string(what_); }, limit,
+                          [&] { return transfer->finish(limit.deadline); });
+  }
+  bool would_end() override {
+    return transfer_->is_done().value_or(false) || worker::coarse_now() >= limit_.deadline;
+  }
+
+  Group& group_;
+  const What what_;
+  Limit limit_;
+  Pending pending_;
+  std::shared_ptr<Transfer> transfer_;
+};
 
 template <typename Namer, typename Action>
 void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Action&& action) {
@@ -261,24 +291,25 @@ void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
 
 Work ProcessGroup::Group::start(const Call& call, Timeout timeout,
                                 std::shared_ptr<const void> counts) {
-  const auto name = [call] { return to_string(call); };
-  Limit limit = admit_pending(name, timeout);
+  const auto name = [&call] { return to_string(call); };
+  Limit limit = admit(name, timeout);
+  Pending pending = pend(name);
   limit.counts = std::move(counts);
   check_possible(call);
   if (parts_.backend->starts(call)) {
     start_thread_of(name, [this] { requests_->start(); });
     const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
-    return watched(name, limit, guarded(name, limit, [&] { return begin(call, turn); }));
+    const std::shared_ptr<Transfer> transfer =
+        guarded(name, limit, [&] { return begin(call, turn); });
+    auto request =
+        std::make_shared<Started<Call>>(*this, call, limit, std::move(pending), transfer);
+    requests_->look_after(request);
+    return Work(std::move(request), transfer);
   }
   const std::lock_guard submitting(submitting_);
-  return queue(name, limit, [this, call](const Turn& turn) { run_now(call, turn); });
-}
-
-worker::Request::Action ProcessGroup::Group::finishing(const Name& name, const Limit& limit,
-                                                       std::shared_ptr<Transfer> transfer) {
-  return [this, name, limit, transfer = std::move(transfer)] {
-    return guarded(name, limit, [&] { return transfer->finish(limit.deadline); });
-  };
+  return queue([call] { return to_string(call); }, limit,
+               [this, call, counted = std::make_shared<Pending>(std::move(pending))](
+                   const Turn& turn) { run_now(call, turn); });
 }
 
 int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
@@ -297,13 +328,15 @@ int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
 }
 
 Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
-  const auto name = [message] { return to_string(message); };
+  const auto name = [&message] { return to_string(message); };
   check(place(), message);
-  Limit limit = admit_pending(name, timeout);
+  Limit limit = admit(name, timeout);
+  Pending pending = pend(name);
   check_possible(message);
   limit.peer = message.peer;
   start_thread_of(name, [this] { requests_->start(); });
-  return watched(name, limit, guarded(name, limit, [&] { return post(message); }));
+  return watched(message, limit, std::move(pending),
+                 guarded(name, limit, [&] { return post(message); }));
 }
 
 std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, Timeout timeout) {
@@ -311,9 +344,12 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, 
     return "batch_isend_irecv(" + std::to_string(size) + " messages)";
   };
   std::vector<Limit> limits;
+  std::vector<Pending> pending;
   for (const Message& message : batch) {
+    const auto its_name = [&message] { return to_string(message); };
     check(place(), message);
-    limits.push_back(admit_pending([&message] { return to_string(message); }, timeout));
+    limits.push_back(admit(its_name, timeout));
+    pending.push_back(pend(its_name));
     limits.back().peer = message.peer;
     check_possible(message);
   }
@@ -326,21 +362,27 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, 
   std::vector<Work> works;
   works.reserve(batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    works.push_back(watched([message = batch[i]] { return to_string(message); }, limits[i],
-                            std::move(transfers[i])));
+    works.push_back(watched(batch[i], limits[i], std::move(pending[i]), std::move(transfers[i])));
   }
   return works;
 }
 
-Work ProcessGroup::Group::watched(const Name& name, const Limit& limit,
+Work ProcessGroup::Group::watched(const Message& message, const Limit& limit, Pending pending,
                                   const std::shared_ptr<Transfer>& transfer) {
   const std::optional<bool> is_done = transfer->is_done();
-  if (!is_done) return Work(requests_->send(finishing(name, limit, transfer)), transfer);
-  if (*is_done) return Work(worker::Request::done(finishing(name, limit, transfer)));
-  const auto request = std::make_shared<worker::Request>(
-      finishing(name, limit, transfer), [transfer, deadline = limit.deadline] {
-        return transfer->is_done().value_or(false) || Deadline::clock::now() >= deadline;
-      });
+  const auto request =
+      std::make_shared<Started<Message>>(*this, message, limit, std::move(pending), transfer);
+  if (!is_done) {
+    const auto finish = [request] {
+      request->run();
+      return request->get();
+    };
+    return Work(requests_->send(finish), transfer);
+  }
+  if (*is_done) {
+    request->run();
+    return Work(request);
+  }
   requests_->look_after(request);
   return Work(request, transfer);
 }

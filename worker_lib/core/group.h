@@ -27,6 +27,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "drun/backend.h"
@@ -119,17 +120,28 @@ class ProcessGroup::Group {
     Deadline deadline{};
     std::chrono::milliseconds time{0};
     std::optional<int> peer = std::nullopt;        // of a message
-    std::shared_ptr<void> pending = nullptr;       // counts it among the pending ones
     std::shared_ptr<const void> counts = nullptr;  // of its call
   };
 
   // Throws if no operation can be started.
   template <typename Namer>
   Limit admit(const Namer& name, Timeout timeout);
-  // The same for an asynchronous operation, which is pending as long as the Limit exists. Throws if
-  // too many are.
+  // Counts an asynchronous operation among the pending ones during its lifetime.
+  class Pending {
+   public:
+    explicit Pending(std::atomic<std::size_t>& count) : count_(&count) {}
+    Pending(Pending&& other) noexcept : count_(std::exchange(other.count_, nullptr)) {}
+    Pending& operator=(Pending&&) = delete;
+    ~Pending() {
+      if (count_ != nullptr) --*count_;
+    }
+
+   private:
+    std::atomic<std::size_t>* count_;
+  };
+  // Throws if too many are pending.
   template <typename Namer>
-  Limit admit_pending(const Namer& name, Timeout timeout);
+  Pending pend(const Namer& name);
   void check_possible(const Call& call) const;
   void check_possible(const worker::Message& message) const;
   // Runs `action`. An exception becomes the group's failure.
@@ -138,10 +150,12 @@ class ProcessGroup::Group {
   // Runs `action` after all earlier operations.
   template <typename Namer, typename Action>
   void in_turn(const Namer& name, const Limit& limit, Action&& action);
-  // The Work of a started operation.
-  Work watched(const Name& name, const Limit& limit, const std::shared_ptr<Transfer>& transfer);
-  worker::Request::Action finishing(const Name& name, const Limit& limit,
-                                    std::shared_ptr<Transfer> transfer);
+  // A started operation, a Call or a worker::Message. Finishes its Transfer.
+  template <typename What>
+  class Started;
+  // The Work of a started message.
+  Work watched(const worker::Message& message, const Limit& limit, Pending pending,
+               const std::shared_ptr<Transfer>& transfer);
   // Throws a failure as the operation's error, without breaking the group.
   void start_thread_of(const Name& name, const std::function<void()>& start);
   // One of the groups that are created together, each with its own color.

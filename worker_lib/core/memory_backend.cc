@@ -1,5 +1,7 @@
 #include "worker_lib/core/memory_backend.h"
 
+#include <link.h>
+
 #include <atomic>
 #include <utility>
 
@@ -20,6 +22,7 @@ class MemoryBackend final : public Backend {
   std::string name() const override { return host_->name(); }
 
   std::string refusal(const Call& call) const override {
+    look_for_cuda();
     if (is_surely_hosts(call)) return host_->refusal(call);
     if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->refusal(on(*gpu, call));
     return host_->refusal(call);
@@ -40,6 +43,7 @@ class MemoryBackend final : public Backend {
 
   std::string message_refusal(const ConstElements& data, bool is_from_anyone,
                               int tag) const override {
+    look_for_cuda();
     return serving(data).message_refusal(data, is_from_anyone, tag);
   }
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {
@@ -52,6 +56,7 @@ class MemoryBackend final : public Backend {
 
   std::vector<std::unique_ptr<Transfer>> start_batch(
       const std::vector<MessageCall>& batch) override {
+    look_for_cuda();
     std::vector<MessageCall> of_gpu;
     std::vector<MessageCall> of_host;
     std::vector<bool> is_on_gpu;
@@ -95,7 +100,27 @@ class MemoryBackend final : public Backend {
   }
 
  private:
-  // The only cost for a program without CUDA.
+  // The program can load CUDA at any time. Looking for it costs much more than seeing whether
+  // anything was loaded since the last look.
+  void look_for_cuda() const {
+    if (cuda_.load(std::memory_order_relaxed) != nullptr) return;
+    const unsigned long long loads = libraries_loaded();
+    if (loads_.load(std::memory_order_relaxed) == loads) return;
+    if (const cuda::Api* const found = loaded_cuda()) cuda_ = found;
+    loads_ = loads;
+  }
+  // How many libraries this process has loaded so far.
+  static unsigned long long libraries_loaded() {
+    unsigned long long loads = 0;
+    const auto read_first = [](dl_phdr_info* info, std::size_t, void* to) {
+      *static_cast<unsigned long long*>(to) = info->dlpi_adds;
+      return 1;
+    };
+    dl_iterate_phdr(read_first, &loads);
+    return loads;
+  }
+
+  // The only other cost for a program without CUDA.
   bool is_surely_hosts(const Call& call) const {
     return !call.gpu && cuda_.load(std::memory_order_relaxed) == nullptr;
   }
@@ -120,6 +145,7 @@ class MemoryBackend final : public Backend {
   const std::unique_ptr<Backend> gpu_;
   const bool keeps_deadlines_;
   mutable std::atomic<const cuda::Api*> cuda_;
+  mutable std::atomic<unsigned long long> loads_ = 0;
 };
 
 }  // namespace

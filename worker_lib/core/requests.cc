@@ -69,7 +69,7 @@ void Request::run() {
 
 void Request::wait() {
   std::unique_lock lock(mutex_);
-  if (state_ == State::Open && would_end_) return perform(lock);
+  if (state_ == State::Open && can_be_polled_) return perform(lock);
   if (const std::shared_ptr<RequestQueue> queue = queue_) {
     lock.unlock();
     queue->run_until(*this);
@@ -96,23 +96,20 @@ bool Request::is_over() const {
 
 bool Request::is_done() {
   std::unique_lock lock(mutex_);
-  if (state_ == State::Open && would_end_ && would_end_()) perform(lock);
+  if (state_ == State::Open && can_be_polled_ && would_end()) perform(lock);
   return state_ == State::Done;
 }
 
 int Request::get() const {
-  const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   return result_;
 }
 
 void Request::perform(std::unique_lock<std::mutex>& lock) {
   state_ = State::Begun;
-  Action action = std::exchange(action_, nullptr);
   would_end_ = nullptr;
   lock.unlock();
-  keep_end_of(action);
-  action = nullptr;
+  keep_end_of([this] { return act(); });
   lock.lock();
   state_ = State::Done;
   queue_.reset();

@@ -47,18 +47,11 @@ class Request {
   explicit Request(Action action) : action_(std::move(action)) {}
   // Can also be run by waiters.
   Request(Action action, Question would_end)
-      : action_(std::move(action)), would_end_(std::move(would_end)) {}
+      : can_be_polled_(true), action_(std::move(action)), would_end_(std::move(would_end)) {}
   // Waiters run the queue up to it.
   Request(Action action, std::shared_ptr<RequestQueue> queue)
       : action_(std::move(action)), queue_(std::move(queue)) {}
-  // Runs `now` immediately and returns a completed request.
-  template <typename Now>
-  static std::shared_ptr<Request> done(Now&& now) {
-    auto request = std::make_shared<Request>(Action());
-    request->keep_end_of(now);
-    request->state_ = State::Done;
-    return request;
-  }
+  virtual ~Request() = default;
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
@@ -76,8 +69,17 @@ class Request {
   bool is_done();
   // The same without polling.
   bool is_over() const;
-  // Returns the result or throws the operation's exception. Requires that it is done.
+  // Returns the result or throws the operation's exception. Requires that this thread has found it
+  // done.
   int get() const;
+
+ protected:
+  // For a class that overrides both functions; it can also be run by waiters.
+  Request() : can_be_polled_(true) {}
+  // The action. Called once.
+  virtual int act() { return std::exchange(action_, nullptr)(); }
+  // The question.
+  virtual bool would_end() { return would_end_(); }
 
  private:
   enum class State { Open, Begun, Done };
@@ -95,6 +97,7 @@ class Request {
   mutable std::mutex mutex_;
   std::condition_variable done_;
   State state_ = State::Open;
+  const bool can_be_polled_ = false;
   Action action_;
   Question would_end_;
   std::shared_ptr<RequestQueue> queue_;  // null once it is done
@@ -121,8 +124,8 @@ class Progress {
   void let_others_run() { threads_.let_others_run(); }
   // Runs it on a thread if fewer than kMostBlocking requests occupy one. Returns whether it does.
   bool try_run(std::shared_ptr<Request> request);
-  // Polls the request until it is done: every millisecond, later every ten. Requires start() and a
-  // request that can be polled.
+  // Polls the request until it is done: every millisecond, later every ten.
+  // Requires start() and a request that can be polled.
   void poll(std::shared_ptr<Request> request, const void* owner);
   // The owner's requests, which are no longer polled.
   std::vector<std::shared_ptr<Request>> take_back(const void* owner);

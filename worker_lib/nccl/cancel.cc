@@ -13,16 +13,15 @@ void CancelToken::raise() {
 }
 
 void CancelToken::tell_lost(int rank) {
-  change([this, rank] { lost_.emplace(rank, std::chrono::steady_clock::now()); });
-}
-
-bool CancelToken::is_raised() const {
-  const std::lock_guard lock(mutex_);
-  return is_raised_;
+  change([this, rank] {
+    lost_.emplace(rank, std::chrono::steady_clock::now());
+    has_lost_ = true;
+  });
 }
 
 std::optional<int> CancelToken::lost_rank(std::optional<int> which,
                                           std::chrono::milliseconds ago) const {
+  if (!has_lost_) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const Deadline since = std::chrono::steady_clock::now() - ago;
   for (const auto& [rank, when] : lost_) {

@@ -8,6 +8,7 @@
 // Thread:  any.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -23,7 +24,7 @@ class CancelToken {
  public:
   void raise();
   void tell_lost(int rank);
-  bool is_raised() const;
+  bool is_raised() const { return is_raised_; }
   // A rank that was reported lost at least `ago` before now; with `which`, only that one.
   std::optional<int> lost_rank(std::optional<int> which, std::chrono::milliseconds ago) const;
 
@@ -37,7 +38,9 @@ class CancelToken {
  private:
   mutable std::mutex mutex_;
   std::condition_variable told_;
-  bool is_raised_ = false;
+  // Changed with mutex_, and read for each operation without it.
+  std::atomic<bool> is_raised_ = false;
+  std::atomic<bool> has_lost_ = false;
   std::map<int, Deadline> lost_;  // rank -> when it was reported
 };
 

@@ -1,7 +1,9 @@
 #include "worker_lib/nccl/communicator.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <future>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -19,6 +21,53 @@ constexpr std::chrono::milliseconds kAfterwards{30};
 constexpr std::chrono::milliseconds kClosingTime{1000};
 // ncclCommDestroy and ncclCommAbort return when NCCL's threads have ended, whatever these wait for.
 constexpr std::chrono::milliseconds kEndTime{5000};
+
+// Destroys communicators on other threads: ncclCommDestroy takes half a second, the time after
+// which a thread of NCCL looks whether it shall end.
+class Destroyer {
+ public:
+  void add(std::function<void()> destroy) {
+    {
+      std::unique_lock lock(mutex_);
+      ended_.wait_for(lock, kEndTime, [this] { return running_ < kMost; });
+      ++running_;
+    }
+    const auto task = [this, destroy] {
+      destroy();
+      const std::lock_guard lock(mutex_);
+      --running_;
+      ended_.notify_all();
+    };
+    try {
+      start_thread(task).detach();
+    } catch (const std::exception&) {  // no thread can be started
+      task();
+    }
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ended_.wait_for(lock, kEndTime, [this] { return running_ == 0; });
+  }
+
+ private:
+  static constexpr int kMost = 16;  // each keeps memory of the GPU
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int running_ = 0;
+};
+
+// The communicators of the process, for its exit.
+struct All {
+  std::mutex mutex;
+  std::set<Communicator*> open;
+  Destroyer destroyer;
+};
+
+All& all() {
+  static All& the = *new All;
+  return the;
+}
 
 // Runs the action on another thread. False if it is not done in that time: the thread then stays
 // behind, with what the action holds.
@@ -59,9 +108,38 @@ BackendFailure nccl_failure(nccl::Result result, nccl::Comm comm, const std::str
 }
 
 Communicator::Communicator(std::shared_ptr<const Gpu> gpu, CancelToken& stop)
-    : gpu_(std::move(gpu)), api_(need_nccl()), stop_(&stop), stream_(gpu_) {}
+    : gpu_(std::move(gpu)), api_(need_nccl()), stop_(&stop), stream_(gpu_) {
+  const std::lock_guard lock(all().mutex);
+  all().open.insert(this);
+}
 
-Communicator::~Communicator() { close(); }
+Communicator::~Communicator() {
+  {
+    const std::lock_guard lock(all().mutex);
+    all().open.erase(this);
+  }
+  close();
+}
+
+void Communicator::close_all_at_exit() {
+  const auto close_all = [] {
+    const std::lock_guard lock(all().mutex);
+    for (Communicator* each : all().open) each->abort_if_running();
+    all().destroyer.wait();
+  };
+  // This thread's thread_local objects, which libraries may use, are destroyed already.
+  try {
+    start_thread(close_all).join();
+  } catch (const BackendFailure&) {  // no thread can be started: left to the kernel
+  }
+  note_exit();
+}
+
+void Communicator::abort_if_running() noexcept {
+  if (unfinished_ == 0) return;
+  stop_->raise();
+  close();
+}
 
 std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> gpu,
                                                     CancelToken& stop, const nccl::UniqueId& id,
@@ -79,15 +157,16 @@ std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> g
   return line;
 }
 
-Event Communicator::start(std::span<const Event> after, const Awaited& awaited,
-                          const Action& action) {
+Event Communicator::start(std::span<Event> after, const Awaited& awaited, const Action& action) {
   const std::lock_guard lock(using_);
   need_open();
   const Current current(*gpu_);
   for (const Event& each : after) each.make_wait(stream_.get());
   ++unfinished_;
   settle(action(comm_, stream_.get()), awaited);
-  return Event(gpu_, stream_.get());
+  Event end = std::move(after.front());
+  end.record(stream_.get());
+  return end;
 }
 
 void Communicator::wait(const Event& end, const Awaited& awaited) {
@@ -144,15 +223,22 @@ bool Communicator::close() noexcept {
   std::unique_lock lock(using_, std::defer_lock);
   const bool is_unused = lock.try_lock_for(kClosingTime);
   const nccl::Comm comm = comm_.exchange(nullptr);
-  if (comm == nullptr) return is_closed_;
+  if (comm == nullptr || has_exit_begun()) return is_closed_;
   const Current current(*gpu_, std::nothrow);
   const bool is_idle = is_unused && unfinished_ == 0 && !has_failed_;
-  const bool is_finalized = is_idle && finalize(comm);
   const nccl::Api& api = api_;
-  is_closed_ = run_within(kEndTime, [gpu = gpu_, &api, comm, is_finalized] {
-    const Current on_this_thread(*gpu, std::nothrow);
-    is_finalized ? api.destroy(comm) : api.abort(comm);
-  });
+  if (is_idle && finalize(comm)) {
+    all().destroyer.add([gpu = gpu_, &api, comm] {
+      const Current on_this_thread(*gpu, std::nothrow);
+      api.destroy(comm);
+    });
+    is_closed_ = true;
+  } else {
+    is_closed_ = run_within(kEndTime, [gpu = gpu_, &api, comm] {
+      const Current on_this_thread(*gpu, std::nothrow);
+      api.abort(comm);
+    });
+  }
   // A split that failed: NCCL has ended its thread, and leaves what it stored to the caller.
   const std::atomic_ref<nccl::Comm> child(child_);
   if (const nccl::Comm left = child.exchange(nullptr); is_closed_ && left != nullptr) {
@@ -194,7 +280,8 @@ void Communicator::settle(nccl::Result said, const Awaited& awaited) {
 
 void Communicator::check_for_errors(const Awaited& awaited) {
   const std::unique_lock lock(using_, std::try_to_lock);
-  if (!lock.owns_lock() || comm_ == nullptr) return;  // the thread that uses it gets its errors
+  if (!lock.owns_lock() || comm_ == nullptr || has_exit_begun())
+    return;  // the thread that uses it gets its errors
   nccl::Result state = nccl::kSuccess;
   const nccl::Result asked = api_.get_async_error(comm_, &state);
   if (asked != nccl::kSuccess) state = asked;
@@ -225,7 +312,7 @@ BackendFailure Communicator::failure(nccl::Result result, const Awaited& awaited
 
 template <typename Done>
 void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
-  Backoff pace;
+  std::optional<Backoff> pace;
   try {
     while (!is_done()) {
       if (stop_->is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
@@ -236,7 +323,8 @@ void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
                                  " was not done in time; another rank is late, stuck or has made "
                                  "other calls");
       }
-      pace.wait(*stop_);
+      if (!pace) pace.emplace();
+      pace->wait(*stop_);
     }
   } catch (...) {
     has_failed_ = true;

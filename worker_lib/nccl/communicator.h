@@ -24,6 +24,7 @@
 #include <string>
 
 #include "drun/backend.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/nccl/cancel.h"
 #include "worker_lib/nccl/gpu.h"
 
@@ -35,7 +36,7 @@ struct Awaited {
   std::optional<int> peer = std::nullopt;  // absent: any rank of the group matters
   const char* what = "connecting";         // if neither is set
   Deadline deadline{};
-  Deadline since = std::chrono::steady_clock::now();
+  Deadline since = coarse_now();
 };
 
 class Communicator {
@@ -58,8 +59,8 @@ class Communicator {
   const std::shared_ptr<const Gpu>& gpu() const { return gpu_; }
 
   // Runs the work that `action` issues after `after` and all earlier work. Returns the event at its
-  // end.
-  Event start(std::span<const Event> after, const Awaited& awaited, const Action& action);
+  // end: the first of `after`, at least one, which thereby becomes empty.
+  Event start(std::span<Event> after, const Awaited& awaited, const Action& action);
   // Waits for the event that start() returned.
   void wait(const Event& end, const Awaited& awaited);
   // Whether wait() would return or throw at once.
@@ -80,6 +81,10 @@ class Communicator {
   // second call has no effect.
   bool close() noexcept;
 
+  // An exit handler, to be registered after NCCL was used: aborts the operations that are still
+  // running, for which CUDA's own exit handler would wait forever. NCCL is not called afterwards.
+  static void close_all_at_exit();
+
  private:
   Communicator(std::shared_ptr<const Gpu> gpu, CancelToken& stop);
 
@@ -88,6 +93,7 @@ class Communicator {
   void check_for_errors(const Awaited& awaited);
   void need_open() const;
   bool finalize(nccl::Comm comm) const noexcept;
+  void abort_if_running() noexcept;
   // Throws if the operation is over without success. True: its event is reached.
   bool look(const Event& end, const Awaited& awaited);
   void check_lost(const Awaited& awaited) const;

@@ -30,6 +30,7 @@ bool may_share_gpu() {
 }  // namespace
 
 std::shared_ptr<const Gpu> Communicators::gpu(std::optional<int> number) {
+  if (has_gpu_) return gpu_;
   const int count = gpu_count();
   const std::lock_guard lock(mutex_);
   if (gpu_) return gpu_;
@@ -40,12 +41,13 @@ std::shared_ptr<const Gpu> Communicators::gpu(std::optional<int> number) {
                              std::to_string(count));
   }
   gpu_ = std::make_shared<Gpu>(chosen);
+  has_gpu_ = true;
   return gpu_;
 }
 
-std::shared_ptr<const Gpu> Communicators::known_gpu() const {
-  const std::lock_guard lock(mutex_);
-  return gpu_;
+const std::shared_ptr<const Gpu>& Communicators::known_gpu() const {
+  static const std::shared_ptr<const Gpu> none;
+  return has_gpu_ ? gpu_ : none;
 }
 
 std::shared_ptr<Communicator> Communicators::connect(const std::string& name, int first,
@@ -59,7 +61,10 @@ std::shared_ptr<Communicator> Communicators::connect(const std::string& name, in
                                            : read_id(key, first, awaited);
   std::shared_ptr<Communicator> line = Communicator::connect(at, stop_, id, seat, awaited);
   static std::once_flag is_loaded;  // with all that NCCL loads when it connects
-  std::call_once(is_loaded, renew_at_exit);
+  std::call_once(is_loaded, [] {
+    std::atexit(Communicator::close_all_at_exit);
+    renew_at_exit();  // ends the default group before that
+  });
   return adopt(std::move(line));
 }
 
@@ -67,6 +72,7 @@ std::shared_ptr<Communicator> Communicators::adopt(std::shared_ptr<Communicator>
   const std::lock_guard lock(mutex_);
   if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
   if (!gpu_) gpu_ = line->gpu();
+  has_gpu_ = true;
   line->use_cancel_token(stop_);
   lines_.push_back(line);
   return line;

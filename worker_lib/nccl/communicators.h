@@ -10,6 +10,7 @@
 //          permission; Unsupported without NCCL or GPU; and those of Communicator.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,7 +33,7 @@ class Communicators {
   // on its node. Throws Usage if there is no such GPU.
   std::shared_ptr<const Gpu> gpu(std::optional<int> number);
   // Null if not selected yet.
-  std::shared_ptr<const Gpu> known_gpu() const;
+  const std::shared_ptr<const Gpu>& known_gpu() const;
 
   // Connects the ranks that pass the same name. `first`: the rank in the group of the
   // communicator's rank 0.
@@ -54,7 +55,8 @@ class Communicators {
   const BackendContext context_;
   CancelToken stop_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const Gpu> gpu_;
+  std::shared_ptr<const Gpu> gpu_;     // set once
+  std::atomic<bool> has_gpu_ = false;  // read for each operation, without mutex_
   std::vector<std::shared_ptr<Communicator>> lines_;
 };
 

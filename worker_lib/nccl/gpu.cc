@@ -6,6 +6,12 @@
 #include "worker_lib/nccl/library.h"
 
 namespace drun::worker {
+namespace {
+
+// Of the innermost Current of this thread.
+thread_local const Gpu* current_gpu = nullptr;
+
+}  // namespace
 
 Gpu::Gpu(int number) : api_(need_cuda()), number_(number) {
   must(api_.device_get(&device_, number), "cuDeviceGet");
@@ -13,6 +19,7 @@ Gpu::Gpu(int number) : api_(need_cuda()), number_(number) {
 }
 
 Gpu::~Gpu() {
+  if (has_exit_begun()) return;
   {
     const Current current(*this, std::nothrow);
     for (const cuda::Event event : events_) api_.event_destroy(event);
@@ -40,6 +47,7 @@ void Gpu::give_back(cuda::Event event) const noexcept {
     const std::lock_guard lock(mutex_);
     if (events_.size() < kMostEvents) return events_.push_back(event);
   }
+  if (has_exit_begun()) return;
   const Current current(*this, std::nothrow);
   api_.event_destroy(event);
 }
@@ -60,19 +68,26 @@ void Gpu::must(cuda::Result result, const char* what) const {
                            std::to_string(result) + ")");
 }
 
-Current::Current(const Gpu& gpu) : gpu_(gpu) {
+Current::Current(const Gpu& gpu) : gpu_(gpu), outer_(current_gpu) {
+  if (outer_ == &gpu) return;
   gpu.must(gpu.api().context_push(gpu.context()), "cuCtxPushCurrent");
   relax();
 }
 
-Current::Current(const Gpu& gpu, std::nothrow_t)
-    : gpu_(gpu), is_current_(gpu.api().context_push(gpu.context()) == cuda::kSuccess) {
+Current::Current(const Gpu& gpu, std::nothrow_t) : gpu_(gpu), outer_(current_gpu) {
+  if (outer_ == &gpu) return;
+  is_current_ = gpu.api().context_push(gpu.context()) == cuda::kSuccess;
   relax();
 }
 
-void Current::relax() { gpu_.api().exchange_capture_mode(&capture_mode_); }
+void Current::relax() {
+  gpu_.api().exchange_capture_mode(&capture_mode_);
+  if (is_current_) current_gpu = &gpu_;
+}
 
 Current::~Current() {
+  if (outer_ == &gpu_) return;
+  current_gpu = outer_;
   gpu_.api().exchange_capture_mode(&capture_mode_);
   if (!is_current_) return;
   cuda::Context context = nullptr;
@@ -86,6 +101,10 @@ Event::Event(std::shared_ptr<const Gpu> gpu, cuda::Stream stream) : gpu_(std::mo
   if (result == cuda::kSuccess) return;
   gpu_->give_back(event_);
   gpu_->must(result, "cuEventRecord");
+}
+
+void Event::record(cuda::Stream stream) {
+  gpu_->must(gpu_->api().event_record(event_, stream), "cuEventRecord");
 }
 
 Event::~Event() {
@@ -102,6 +121,7 @@ Event& Event::operator=(Event&& other) noexcept {
 }
 
 bool Event::is_reached() const {
+  if (has_exit_begun()) return false;
   const cuda::Result result = gpu_->api().event_query(event_);
   if (result == cuda::kErrorNotReady) return false;
   gpu_->must(result, "cuEventQuery");
@@ -110,10 +130,6 @@ bool Event::is_reached() const {
 
 void Event::make_wait(cuda::Stream stream) const {
   const Current current(*gpu_);
-  if (is_capturing(&gpu_->api(), stream)) {
-    throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
-                         "the stream is being captured into a CUDA graph");
-  }
   gpu_->must(gpu_->api().stream_wait_event(stream, event_, 0), "cuStreamWaitEvent");
 }
 
@@ -123,6 +139,7 @@ OwnStream::OwnStream(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
 }
 
 OwnStream::~OwnStream() {
+  if (has_exit_begun()) return;
   const Current current(*gpu_, std::nothrow);
   gpu_->api().stream_destroy(stream_);
 }
@@ -139,6 +156,7 @@ GpuMemory::GpuMemory(std::shared_ptr<const Gpu> gpu, std::size_t size_bytes)
 }
 
 GpuMemory::~GpuMemory() {
+  if (has_exit_begun()) return;
   const Current current(*gpu_, std::nothrow);
   gpu_->api().memory_free(address_);
 }

@@ -39,8 +39,8 @@ class Gpu {
   void give_back(cuda::Event event) const noexcept;
 
  private:
-  // A program has a few operations pending; a pause in giving back must not keep thousands.
-  static constexpr std::size_t kMostEvents = 1024;
+  // As many as a group has pending operations at most: creating one takes longer than its use.
+  static constexpr std::size_t kMostEvents = 16'384;
 
   const cuda::Api& api_;
   const int number_;
@@ -51,7 +51,8 @@ class Gpu {
 };
 
 // While it exists, the calling thread may also use CUDA beside a capture of a graph: a capture in
-// the global mode otherwise fails if any thread queries an event or allocates memory.
+// the global mode otherwise fails if any thread queries an event or allocates memory. Costs nothing
+// within another one of the same Gpu on this thread.
 class Current {
  public:
   explicit Current(const Gpu& gpu);
@@ -65,6 +66,7 @@ class Current {
   void relax();
 
   const Gpu& gpu_;
+  const Gpu* const outer_;  // of the one around it; null: none
   bool is_current_ = true;
   int capture_mode_ = cuda::kCaptureRelaxed;  // of the thread before
 };
@@ -78,9 +80,12 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
+  // Becomes a point in another stream. Streams that wait for the earlier one keep waiting for it.
+  // Requires that the GPU is current.
+  void record(cuda::Stream stream);
   // Whether that work is done; throws if it failed. Requires that the GPU is current.
   bool is_reached() const;
-  // Later work on the stream waits for it.
+  // Later work on the stream, which is not being captured, waits for it.
   void make_wait(cuda::Stream stream) const;
 
  private:

@@ -1,11 +1,15 @@
 #include "worker_lib/nccl/library.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "drun/backend.h"
 
@@ -72,18 +76,33 @@ Api bind_all(const Wanted& wanted, void* library, const Symbols& symbols) {
                  ": it is too old, or not what its name says; " + wanted.remedy);
 }
 
+// Unlike setenv, never frees the list that another thread's getenv may be reading.
+void add_variable(char* entry) {
+  std::vector<char*> list;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) list.push_back(*each);
+  list.push_back(entry);
+  list.push_back(nullptr);
+  environ = (new std::vector<char*>(std::move(list)))->data();
+}
+
 struct Libraries {
-  std::mutex mutex;
-  std::optional<cuda::Api> cuda;
-  int gpus = 0;  // 0: not initialized yet
-  std::optional<nccl::Api> nccl;
+  std::mutex mutex;  // held while one is loaded; each operation reads the pointers without it
+  std::atomic<const cuda::Api*> cuda = nullptr;
+  std::atomic<int> gpus = 0;  // 0: not initialized yet
+  std::atomic<const nccl::Api*> nccl = nullptr;
   int nccl_version = 0;
 };
+
+std::atomic<bool> exit_has_begun = false;
 
 // Never destroyed, because groups can end at the end of the program.
 Libraries& libraries() {
   static Libraries& the = *new Libraries;
   return the;
+}
+
+const cuda::Api* bind_cuda(void* library) {
+  return new cuda::Api(bind_all<cuda::Api>(kCuda, library, kCudaSymbols));
 }
 
 std::string error_text(const cuda::Api& cuda, cuda::Result result) {
@@ -110,36 +129,43 @@ int initialize(const cuda::Api& cuda) {
 
 const cuda::Api& need_cuda() {
   Libraries& the = libraries();
+  if (the.gpus > 0) return *the.cuda;
   const std::lock_guard lock(the.mutex);
-  if (!the.cuda) the.cuda = bind_all<cuda::Api>(kCuda, open_library(kCuda, 0), kCudaSymbols);
+  if (the.cuda == nullptr) the.cuda = bind_cuda(open_library(kCuda, 0));
   if (the.gpus == 0) the.gpus = initialize(*the.cuda);
   return *the.cuda;
 }
 
 int gpu_count() {
   need_cuda();
-  const std::lock_guard lock(libraries().mutex);
   return libraries().gpus;
 }
 
 const cuda::Api* loaded_cuda() {
   Libraries& the = libraries();
+  if (const cuda::Api* const api = the.cuda) return api;
   const std::lock_guard lock(the.mutex);
-  if (the.cuda) return &*the.cuda;
+  if (const cuda::Api* const api = the.cuda) return api;
   void* const library = open_library(kCuda, RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   try {
-    the.cuda = bind_all<cuda::Api>(kCuda, library, kCudaSymbols);
+    the.cuda = bind_cuda(library);
   } catch (const BackendFailure&) {
     return nullptr;  // need_cuda reports it, if it is needed
   }
-  return &*the.cuda;
+  return the.cuda;
 }
 
 const nccl::Api& need_nccl() {
   Libraries& the = libraries();
+  if (const nccl::Api* const api = the.nccl) return *api;
   const std::lock_guard lock(the.mutex);
-  if (the.nccl) return *the.nccl;
+  if (const nccl::Api* const api = the.nccl) return *api;
+  // Otherwise the first launch of a kernel that needs a larger stack waits until all running
+  // kernels are done, such as a collective that another rank joins only after it has received a
+  // message.
+  static char stack_size[] = "NCCL_SET_STACK_SIZE=1";
+  if (std::getenv("NCCL_SET_STACK_SIZE") == nullptr) add_variable(stack_size);
   const auto api = bind_all<nccl::Api>(kNcclLibrary, open_library(kNcclLibrary, 0), kNcclSymbols);
   int version = 0;
   if (api.get_version(&version) != nccl::kSuccess || version < nccl::kOldestVersion) {
@@ -147,9 +173,12 @@ const nccl::Api& need_nccl() {
                    version_text(nccl::kOldestVersion) + " or later is needed");
   }
   the.nccl_version = version;
-  the.nccl = api;
+  the.nccl = new nccl::Api(api);
   return *the.nccl;
 }
+
+bool has_exit_begun() { return exit_has_begun; }
+void note_exit() { exit_has_begun = true; }
 
 std::string nccl_version() {
   const std::lock_guard lock(libraries().mutex);

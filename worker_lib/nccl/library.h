@@ -22,6 +22,11 @@ const nccl::Api& need_nccl();
 // "2.28.9": the version of need_nccl()'s library.
 std::string nccl_version();
 
+// Whether an exit handler has called note_exit(). Neither library may be called from then on,
+// because their own exit handlers follow.
+bool has_exit_begun();
+void note_exit();
+
 // The number of GPUs visible to this process; at least one.
 int gpu_count();
 

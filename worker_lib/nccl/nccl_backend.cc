@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,24 +82,14 @@ class NcclBackend final : public Backend {
 
   bool starts(const Call&) const override { return true; }
   std::unique_ptr<Transfer> start(const Call& call, const Turn& turn) override {
-    const std::shared_ptr<const Gpu> gpu = lines_.gpu(gpu_number(call.gpu, memory_of(call)));
-    std::vector<Event> after;
-    after.emplace_back(gpu, static_cast<cuda::Stream>(call.stream));
-    const Awaited awaited{.sequence = turn.sequence};
-    const auto operation = add(
-        [this, call, awaited](Deadline deadline, std::span<const Event> points) {
-          Awaited now = awaited;
-          now.deadline = deadline;
-          if (lines_.context().is_debug) compare(call, now);
-          const Call done = call.operation == Operation::Barrier ? barrier() : call;
-          return all_->start(points, now, [&](nccl::Comm comm, cuda::Stream stream) {
-            return issue(*all_->gpu(), seat_, done, comm, stream);
-          });
-        },
-        awaited, std::move(after));
-    order_.issue(turn.deadline);
+    if (!lines_.known_gpu()) lines_.gpu(gpu_number(call.gpu, memory_of(call)));
+    const std::shared_ptr<const Gpu>& gpu = lines_.known_gpu();
+    const Current current(*gpu);
+    auto operation = std::make_shared<Collective>(
+        *this, call, turn, Event(gpu, static_cast<cuda::Stream>(call.stream)));
+    order_.issue(turn.deadline, operation);
     order_.check(*operation);
-    return std::make_unique<StartedTransfer>(order_, operation);
+    return std::make_unique<StartedTransfer>(order_, std::move(operation));
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int) override {
@@ -162,6 +150,36 @@ class NcclBackend final : public Backend {
   }
 
  private:
+  class Collective final : public StartQueue::Operation {
+   public:
+    Collective(NcclBackend& backend, const Call& call, const Turn& turn, Event after)
+        : Operation({.sequence = turn.sequence}),
+          backend_(backend),
+          call_(call),
+          after_(std::move(after)) {}
+
+   private:
+    StartQueue::Issued issue(Deadline deadline) override {
+      Awaited now = awaited();
+      now.deadline = deadline;
+      return backend_.issue_collective(call_, now, after_);
+    }
+
+    NcclBackend& backend_;
+    const Call call_;
+    Event after_;
+  };
+
+  StartQueue::Issued issue_collective(const Call& call, const Awaited& awaited, Event& after) {
+    if (!all_) connect({.deadline = awaited.deadline});
+    if (lines_.context().is_debug) compare(call, awaited);
+    const Call done = call.operation == Operation::Barrier ? barrier() : call;
+    Event end = all_->start({&after, 1}, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
+      return issue(*all_->gpu(), seat_, done, comm, stream);
+    });
+    return {.line = all_, .end = std::move(end)};
+  }
+
   // The signatures that ranks compare before each collective with DRUN_DEBUG=1. It lives as long as
   // the backend, because cuMemFree would wait for a comparison that another rank never joins.
   struct Comparison {
@@ -172,38 +190,25 @@ class NcclBackend final : public Backend {
     GpuMemory memory;
   };
 
-  // Adds an operation on all_, which is connected before.
-  using Start = std::function<Event(Deadline deadline, std::span<const Event> after)>;
-  std::shared_ptr<StartQueue::Operation> add(Start start, const Awaited& awaited,
-                                             std::vector<Event> after) {
-    const auto points = std::make_shared<std::vector<Event>>(std::move(after));
-    auto operation = std::make_shared<StartQueue::Operation>(
-        [this, start = std::move(start), points](Deadline deadline) {
-          if (!all_) connect({.deadline = deadline});
-          Event end = start(deadline, *points);
-          return StartQueue::Issued{.line = all_, .end = std::move(end)};
-        },
-        awaited);
-    order_.add(operation);
-    return operation;
-  }
-
   std::shared_ptr<StartQueue::Operation> start_together(const std::vector<MessageCall>& batch) {
     std::vector<P2P> p2p;
-    std::vector<Event> after;
+    const auto after = std::make_shared<std::vector<Event>>();
     for (const MessageCall& message : batch) {
       p2p.push_back(p2p_of(message, message.peer.value()));
-      after.push_back(messages_.point_of(located(message)));
+      after->push_back(messages_.point_of(located(message)));
     }
-    auto operation = add(
-        [this, p2p = std::move(p2p), all = messages_.compared(batch, "batch")](
-            Deadline deadline, std::span<const Event> points) {
+    auto operation = std::make_shared<StartQueue::Operation>(
+        [this, p2p = std::move(p2p), after,
+         all = messages_.compared(batch, "batch")](Deadline deadline) {
+          if (!all_) connect({.deadline = deadline});
           messages_.compare(all, deadline);
-          return all_->start(
-              points, {.what = kBatch, .deadline = deadline},
+          Event end = all_->start(
+              *after, {.what = kBatch, .deadline = deadline},
               [&](nccl::Comm comm, cuda::Stream stream) { return issue(p2p, comm, stream); });
+          return StartQueue::Issued{.line = all_, .end = std::move(end)};
         },
-        Awaited{.what = kBatch}, std::move(after));
+        Awaited{.what = kBatch});
+    order_.add(operation);
     if (!lines_.context().is_debug) order_.issue(deadline_in(std::chrono::hours(24 * 365)));
     return operation;
   }
@@ -231,7 +236,7 @@ class NcclBackend final : public Backend {
   }
 
   std::string refusal_of_memory(const void* memory, std::optional<int> gpu) const {
-    const std::shared_ptr<const Gpu> known = lines_.known_gpu();
+    const std::shared_ptr<const Gpu>& known = lines_.known_gpu();
     if (!known) {
       try {
         check_nccl_is_here();
@@ -239,7 +244,7 @@ class NcclBackend final : public Backend {
         return failure.what();
       }
     }
-    if (memory == nullptr && !gpu) return "";
+    if (memory == nullptr && !gpu) return {};
     if (!gpu) gpu = gpu_of(loaded_cuda(), memory);
     if (!gpu) {
       return "nccl works on memory of a GPU, not of the host; shm and gloo can, and "
@@ -249,14 +254,14 @@ class NcclBackend final : public Backend {
       return "there is no GPU " + std::to_string(*gpu) + ": this process sees " +
              std::to_string(gpu_count());
     }
-    if (!known || known->number() == *gpu) return "";
+    if (!known || known->number() == *gpu) return {};
     return "this group works on GPU " + std::to_string(known->number()) +
            " here, and the data is on GPU " + std::to_string(*gpu);
   }
 
   std::string refusal_of_float8(const Call& call) const {
     const cuda::Api& cuda = need_cuda();
-    const std::shared_ptr<const Gpu> known = lines_.known_gpu();
+    const std::shared_ptr<const Gpu>& known = lines_.known_gpu();
     const std::optional<int> gpu =
         known ? std::optional<int>(known->number()) : gpu_number(call.gpu, memory_of(call));
     cuda::Device device = 0;
@@ -272,7 +277,7 @@ class NcclBackend final : public Backend {
 
   // A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
   static std::string refusal_of_stream(void* stream) {
-    if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return "";
+    if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return {};
     return "the stream is being captured into a CUDA graph, which worker_lib does not support; "
            "call the operation before or after the capture, or on another stream";
   }
@@ -297,7 +302,7 @@ class NcclBackend final : public Backend {
     constexpr std::size_t kBytes = sizeof the.mine;
     const cuda::Address all = the.memory.address() + kBytes;
     const auto in_order = [&](const Communicator::Action& action) {
-      const Event none(gpu, nullptr);
+      Event none(gpu, nullptr);
       all_->wait(all_->start({&none, 1}, awaited, action), awaited);
       all_->release();
     };

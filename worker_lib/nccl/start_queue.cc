@@ -4,14 +4,14 @@
 #include <string>
 #include <utility>
 
+#include "worker_lib/base/deadline.h"
+
 namespace drun::worker {
 namespace {
 
 using Kind = WorkerError::Kind;
-using Clock = std::chrono::steady_clock;
-
 // Where the operation's own deadline applies, which another thread watches.
-Deadline far_away() { return Clock::now() + std::chrono::hours(24 * 365); }
+Deadline far_away() { return deadline_in(std::chrono::hours(24 * 365)); }
 
 }  // namespace
 
@@ -20,8 +20,9 @@ void StartQueue::add(std::shared_ptr<Operation> operation) {
   waiting_.push_back(std::move(operation));
 }
 
-void StartQueue::issue(Deadline deadline) {
+void StartQueue::issue(Deadline deadline, std::shared_ptr<Operation> last) {
   std::unique_lock lock(mutex_);
+  if (last) waiting_.push_back(std::move(last));
   if (is_issuing_) return;
   is_issuing_ = true;
   while (!waiting_.empty()) {
@@ -40,8 +41,8 @@ void StartQueue::issue_one(Operation& operation, Deadline deadline) {
     if (has_failed_) {
       throw BackendFailure(Kind::Broken, std::nullopt, "an earlier operation has failed");
     }
-    operation.issued_ = operation.issue_(deadline);
-    operation.begun_at_ = Clock::now();
+    operation.issued_ = operation.issue(deadline);
+    operation.begun_at_ = coarse_now();
   } catch (...) {
     has_failed_ = true;
     operation.failure_ = std::current_exception();
@@ -91,7 +92,14 @@ void StartQueue::check(const Operation& operation) const {
 
 void StartQueue::make_wait(Operation& operation, cuda::Stream stream) {
   await_start(operation, far_away());
-  if (operation.issued_.end) operation.issued_.end->make_wait(stream);
+  if (!operation.issued_.end) return;
+  const Gpu& gpu = *operation.issued_.line->gpu();
+  const Current current(gpu);
+  if (is_capturing(&gpu.api(), stream)) {
+    throw BackendFailure(Kind::Unsupported, std::nullopt,
+                         "the stream is being captured into a CUDA graph");
+  }
+  operation.issued_.end->make_wait(stream);
 }
 
 }  // namespace drun::worker

@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "worker_lib/nccl/communicator.h"
 
@@ -34,7 +35,18 @@ class StartQueue {
 
   class Operation {
    public:
-    Operation(Issue issue, const Awaited& awaited) : issue_(std::move(issue)), awaited_(awaited) {}
+    Operation(Issue issue, const Awaited& awaited) : Operation(awaited) {
+      issue_ = std::move(issue);
+    }
+    virtual ~Operation() = default;
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+
+   protected:
+    // For a class that overrides issue(), which is called once at most.
+    explicit Operation(const Awaited& awaited) : awaited_(awaited) {}
+    virtual Issued issue(Deadline deadline) { return issue_(deadline); }
+    const Awaited& awaited() const { return awaited_; }
 
    private:
     friend class StartQueue;
@@ -52,8 +64,8 @@ class StartQueue {
   explicit StartQueue(CancelToken& stop) : stop_(stop) {}
 
   void add(std::shared_ptr<Operation> operation);
-  // Issues everything that is queued, unless another thread is doing so.
-  void issue(Deadline deadline);
+  // Issues everything that is queued, unless another thread is doing so. `last` is added before.
+  void issue(Deadline deadline, std::shared_ptr<Operation> last = nullptr);
 
   // Waits until it has been issued, and issues it if no other thread does. Throws its failure.
   void await_start(Operation& operation, Deadline deadline);

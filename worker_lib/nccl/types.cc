@@ -69,19 +69,19 @@ Moved moved_as(DataType type) {
 }
 
 std::string refusal(const Call& call) {
-  if (!is_reduction(call.operation)) return "";
+  if (!is_reduction(call.operation)) return {};
   if (call.op == ReduceOp::Band || call.op == ReduceOp::Bor || call.op == ReduceOp::Bxor) {
     return "NCCL has no " + std::string(to_string(call.op)) + kWhoCan;
   }
   if (call.type == DataType::I16) return std::string("NCCL reduces no i16") + kWhoCan;
-  return "";
+  return {};
 }
 
 std::string float8_refusal(int version, int capability) {
   if (version < kFirstFloat8Version) {
     return "NCCL reduces no numbers of 8 bits before 2.24" + std::string(kWhoCan);
   }
-  if (capability >= kFirstFloat8Capability) return "";
+  if (capability >= kFirstFloat8Capability) return {};
   return "NCCL reduces no numbers of 8 bits on a GPU of compute capability " +
          std::to_string(capability) + ".x; 9.0 or later can" + kWhoCan;
 }
@@ -89,7 +89,7 @@ std::string float8_refusal(int version, int capability) {
 std::string refusal(bool is_from_anyone, int tag) {
   if (is_from_anyone) return std::string("NCCL does not receive from anyone") + kWhoCan;
   if (tag != 0) return "NCCL has no tags, and this is " + std::to_string(tag) + kWhoCan;
-  return "";
+  return {};
 }
 
 }  // namespace drun::worker::nccl

@@ -115,7 +115,8 @@ class Transfer {
   // Whether finish would return or throw at once; once true, it stays true. Return a value if the
   // message makes progress whenever this rank waits for or polls any message of the group; finish
   // may then be called late. Return nullopt if it makes progress only in its own finish, which is
-  // then called soon, by the waiting thread or a thread of the group.
+  // then called soon, by the waiting thread or a thread of the group. Of a collective that the
+  // backend starts, always return a value.
   virtual std::optional<bool> is_done() { return std::nullopt; }
   // For an operation on a GPU: queues a wait for it on `stream`, a cudaStream_t, and returns true.
   // Blocks only until the operation has been started. Otherwise false. Thread: any, at any time.
