@@ -13,7 +13,7 @@
 
 namespace drun::agent {
 
-// The operation of a rank that others do not wait for, by NCCL's counts, as StackGroup::doing.
+// StackGroup::doing of a rank that has begun more operations than others, by NCCL's counts.
 inline constexpr std::string_view kAheadInNccl = "ahead of other ranks (NCCL)";
 
 enum class Position {
