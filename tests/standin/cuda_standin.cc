@@ -25,7 +25,6 @@
 #include <set>
 #include <thread>
 #include <utility>
-#include <vector>
 
 using drun::worker::cuda::Address;
 using drun::worker::cuda::Context;
@@ -163,11 +162,19 @@ int gpus() {
   return text == nullptr ? 1 : std::atoi(text);
 }
 
-// The stack of contexts on this thread, the current one last.
-std::vector<int>& current() {
-  thread_local std::vector<int> the;
-  return the;
-}
+// The stack of contexts on this thread, the current one last. Without a destructor, because exit
+// handlers use it after the thread's other objects have ended.
+struct Contexts {
+  bool empty() const { return depth == 0; }
+  int back() const { return gpus[depth - 1]; }
+  void push_back(int gpu) { gpus[depth++] = gpu; }
+  void pop_back() { --depth; }
+
+  int gpus[16];
+  std::size_t depth;
+};
+thread_local Contexts contexts_here;
+Contexts& current() { return contexts_here; }
 
 thread_local int capture_mode = kGlobalMode;
 thread_local int context_pushes = 0;

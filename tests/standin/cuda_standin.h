@@ -15,7 +15,7 @@ int standin_current_gpu();
 // Where the bytes of a GPU's memory are, or `memory` itself.
 void* standin_bytes(const void* memory);
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes);
-// What this process has created so far.
+// What this process has created so far; of communicators, only blocking ones.
 int standin_events();
 // Calls on this thread so far that made a context current.
 int standin_context_pushes();

@@ -76,7 +76,7 @@ thread_local int group_depth = 0;
 thread_local std::vector<Launch> group;
 thread_local Result group_error = kSuccess;  // of the first call in the group that failed
 
-std::atomic<int> communicators = 0;   // created by this process
+std::atomic<int> communicators = 0;   // blocking ones created by this process
 std::atomic<int> launches = 0;        // operations, or groups of them, on one communicator
 std::atomic<bool> has_ended = false;  // the process's exit handlers, which NCCL needs, have run
 
@@ -233,7 +233,7 @@ Comm make(int rank, int size, const std::string& path, bool is_blocking) {
   if (comm->shared == nullptr || comm->gpu < 0) return nullptr;
   comm->helper = std::thread([self = comm.get()] { connect(*self); });
   if (is_blocking) comm->helper.join();
-  ++communicators;
+  if (is_blocking) ++communicators;
   return reinterpret_cast<Comm>(new Shares(std::move(comm)));
 }
 
@@ -242,6 +242,7 @@ struct Split {
   int color = 0;
   int key = 0;
   Comm* part = nullptr;
+  bool is_blocking = false;
 };
 
 // Exchanges color and key with all ranks. Ranks of one color connect over a new file. Returns null
@@ -280,8 +281,10 @@ Comm make_part(Communicator& parent, const Split& asked) {
   child->gpu = parent.gpu;
   child->path = path;
   child->shared = standin::map_shared(path);
+  child->is_blocking = asked.is_blocking;
   child->helper = std::thread([self = child.get()] { connect(*self); });
-  ++communicators;
+  if (asked.is_blocking) child->helper.join();
+  if (asked.is_blocking) ++communicators;
   return reinterpret_cast<Comm>(new Shares(std::move(child)));
 }
 
@@ -346,24 +349,26 @@ Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Confi
 
 // Like NCCL 2.18 to 2.30, it returns success although the parent is in progress from now on, and
 // *part is written later, also on ranks without a color.
-Result ncclCommSplit(Comm comm, int color, int key, Comm* part, Config*) {
+Result ncclCommSplit(Comm comm, int color, int key, Comm* part, Config* config) {
   if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
-  Communicator& parent = *of(comm);
+  const Shares held = of(comm);  // keeps it alive if it is aborted meanwhile
+  Communicator& parent = *held;
+  const Split asked{.color = color,
+                    .key = key,
+                    .part = part,
+                    .is_blocking = config != nullptr && config->blocking == 1};
   if (parent.helper.joinable()) parent.helper.join();
   std::atomic_ref<Comm>(*part).store(nullptr);
   parent.state = kInProgress;
   ++parent.splits;
-  parent.helper = std::thread(
-      [&parent, asked = Split{.color = color, .key = key, .part = part}] { split(parent, asked); });
+  if (parent.is_blocking) {
+    split(parent, asked);
+    return parent.is_aborted ? kRemoteError : parent.state.load();
+  }
+  parent.helper = std::thread([&parent, asked] { split(parent, asked); });
   return kSuccess;
 }
 
-Result ncclCommFinalize(Comm comm) {
-  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
-  if (of(comm)->is_blocking) return kSuccess;
-  of(comm)->looks = kLooksInProgress;
-  return kInProgress;
-}
 Result ncclCommDestroy(Comm comm) {
   if (has_ended) std::abort();
   while (is_asked("stuck_close")) of(comm)->nap();

@@ -122,7 +122,6 @@ struct Api {
   Result (*init_rank)(Comm* comm, int size, UniqueId id, int rank, Config* config) = nullptr;
   // Since 2.18; null in older ones.
   Result (*split)(Comm comm, int color, int key, Comm* part, Config* config) = nullptr;
-  Result (*finalize)(Comm comm) = nullptr;
   Result (*destroy)(Comm comm) = nullptr;
   Result (*abort)(Comm comm) = nullptr;
   Result (*get_async_error)(Comm comm, Result* error) = nullptr;
@@ -196,7 +195,6 @@ constexpr auto kNcclSymbols = std::tuple{
     Symbol{"ncclGetUniqueId", &nccl::Api::get_unique_id},
     Symbol{"ncclCommInitRankConfig", &nccl::Api::init_rank},
     Symbol{"ncclCommSplit", &nccl::Api::split, false},
-    Symbol{"ncclCommFinalize", &nccl::Api::finalize},
     Symbol{"ncclCommDestroy", &nccl::Api::destroy},
     Symbol{"ncclCommAbort", &nccl::Api::abort},
     Symbol{"ncclCommGetAsyncError", &nccl::Api::get_async_error},

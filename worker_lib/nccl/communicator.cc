@@ -57,11 +57,59 @@ class Destroyer {
   int running_ = 0;
 };
 
-// The communicators of the process, for its exit.
+}  // namespace
+
+// A thread that releases threads from blocking calls that must end. It runs while calls are made,
+// and ends a second after the last.
+class CallWatch {
+ public:
+  void note_call() {
+    has_call_ = true;
+    if (!is_running_) start();
+  }
+  void stop() {
+    const std::lock_guard starting(starting_);
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    stopping_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kTick{20};
+  static constexpr int kIdleTicks = 50;
+
+  void start() noexcept {
+    const std::lock_guard starting(starting_);
+    if (is_running_ || is_stopping_) return;
+    try {
+      if (thread_.joinable()) thread_.join();
+      thread_ = start_thread([this] { run(); });
+      is_running_ = true;
+    } catch (const BackendFailure&) {  // no thread can be started: the group's deadlines remain
+    }
+  }
+  void run();
+
+  std::atomic<bool> has_call_ = false;  // since the last look
+  std::atomic<bool> is_running_ = false;
+  std::mutex starting_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable stopping_;
+  bool is_stopping_ = false;
+};
+
+namespace {
+
+// The communicators of the process.
 struct All {
   std::mutex mutex;
   std::set<Communicator*> open;
   Destroyer destroyer;
+  CallWatch calls;
 };
 
 All& all() {
@@ -96,6 +144,25 @@ std::string awaited_text(const Awaited& awaited) {
 
 }  // namespace
 
+void CallWatch::run() {
+  int idle = 0;
+  std::unique_lock lock(mutex_);
+  while (!stopping_.wait_for(lock, kTick, [this] { return is_stopping_; })) {
+    lock.unlock();
+    bool is_any_inside = has_call_.exchange(false);
+    {
+      const std::lock_guard all_lock(all().mutex);
+      for (Communicator* each : all().open) is_any_inside = each->end_late_call() || is_any_inside;
+    }
+    lock.lock();
+    idle = is_any_inside ? 0 : idle + 1;
+    if (idle < kIdleTicks) continue;
+    is_running_ = false;
+    if (!has_call_ || is_running_.exchange(true)) return;  // another call can start the next thread
+    idle = 0;
+  }
+}
+
 BackendFailure nccl_failure(nccl::Result result, nccl::Comm comm, const std::string& what) {
   const nccl::Api& api = need_nccl();
   const char* const general = api.get_error_string(result);
@@ -127,6 +194,7 @@ void Communicator::close_all_at_exit() {
     for (Communicator* each : all().open) each->abort_if_running();
     all().destroyer.wait();
   };
+  all().calls.stop();
   // This thread's thread_local objects, which libraries may use, are destroyed already.
   try {
     start_thread(close_all).join();
@@ -146,7 +214,7 @@ std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> g
                                                     RankInfo seat, const Awaited& awaited) {
   std::unique_ptr<Communicator> line(new Communicator(std::move(gpu), stop));
   const Current current(*line->gpu_);
-  const std::lock_guard lock(line->using_);
+  std::unique_lock using_lock(line->using_);
   nccl::Config config;
   config.blocking = 0;
   nccl::Comm comm = nullptr;
@@ -154,7 +222,9 @@ std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> g
   line->comm_ = comm;
   if (comm == nullptr) throw nccl_failure(said, nullptr, awaited_text(awaited));
   line->settle(said, awaited);
-  return line;
+  if (!line->can_split()) return line;
+  using_lock.unlock();
+  return line->split(0, seat.rank, awaited);
 }
 
 Event Communicator::start(std::span<Event> after, const Awaited& awaited, const Action& action) {
@@ -163,7 +233,7 @@ Event Communicator::start(std::span<Event> after, const Awaited& awaited, const 
   const Current current(*gpu_);
   for (const Event& each : after) each.make_wait(stream_.get());
   ++unfinished_;
-  settle(action(comm_, stream_.get()), awaited);
+  settle(call(awaited, action), awaited);
   Event end = std::move(after.front());
   end.record(stream_.get());
   return end;
@@ -204,14 +274,18 @@ std::unique_ptr<Communicator> Communicator::split(std::optional<int> color, int 
   std::unique_ptr<Communicator> part(color ? new Communicator(gpu_, *stop_) : nullptr);
   const std::atomic_ref<nccl::Comm> child(child_);
   child = nullptr;
-  const nccl::Result said =
-      api_.split(comm_, color.value_or(nccl::kNoColor), key, &child_, nullptr);
-  // NCCL 2.18 to 2.30 return success while this communicator is in progress (src/init.cc,
+  const nccl::Result said = call(awaited, [&](nccl::Comm comm, cuda::Stream) {
+    nccl::Config config;
+    config.blocking = 1;
+    return api_.split(comm, color.value_or(nccl::kNoColor), key, &child_, &config);
+  });
+  // NCCL 2.18 to 2.30 return success while a nonblocking communicator is in progress (src/init.cc,
   // ncclCommSplit): the state must be asked for in any case.
   settle(said == nccl::kSuccess ? nccl::kInProgress : said, awaited);
   if (!part) return nullptr;
   look_until(awaited, [&] { return child.load() != nullptr; });
   part->comm_ = child.exchange(nullptr);
+  part->is_blocking_ = true;
   const std::lock_guard part_lock(part->using_);
   part->settle(nccl::kInProgress, awaited);
   return part;
@@ -227,7 +301,7 @@ bool Communicator::close() noexcept {
   const Current current(*gpu_, std::nothrow);
   const bool is_idle = is_unused && unfinished_ == 0 && !has_failed_;
   const nccl::Api& api = api_;
-  if (is_idle && finalize(comm)) {
+  if (is_idle) {
     all().destroyer.add([gpu = gpu_, &api, comm] {
       const Current on_this_thread(*gpu, std::nothrow);
       api.destroy(comm);
@@ -247,17 +321,55 @@ bool Communicator::close() noexcept {
   return is_closed_;
 }
 
-// Whether all sent data has left.
-bool Communicator::finalize(nccl::Comm comm) const noexcept {
-  CancelToken nobody_interrupts;
-  Backoff pace;
-  const Deadline deadline = Clock::now() + kClosingTime;
-  nccl::Result state = api_.finalize(comm);
-  while (state == nccl::kInProgress && Clock::now() < deadline) {
-    pace.wait(nobody_interrupts);
-    if (api_.get_async_error(comm, &state) != nccl::kSuccess) return false;
+nccl::Result Communicator::call(const Awaited& awaited, const Action& action) {
+  if (!is_blocking_) return action(comm_, stream_.get());
+  class Inside {
+   public:
+    Inside(Communicator& line, const Awaited& awaited) : line_(line) {
+      const std::lock_guard lock(line_.call_mutex_);
+      line_.in_call_ = &awaited;
+    }
+    ~Inside() {
+      const std::lock_guard lock(line_.call_mutex_);
+      line_.in_call_ = nullptr;
+    }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    Communicator& line_;
+  };
+  all().calls.note_call();
+  nccl::Result said = nccl::kSuccess;
+  {
+    const Inside inside(*this, awaited);
+    said = action(comm_, stream_.get());
   }
-  return state == nccl::kSuccess;
+  if (why_call_ended_ == nullptr) return said;
+  has_failed_ = true;
+  std::rethrow_exception(why_call_ended_);
+}
+
+bool Communicator::end_late_call() noexcept {
+  nccl::Comm comm = nullptr;
+  {
+    const std::lock_guard lock(call_mutex_);
+    if (in_call_ == nullptr) return false;
+    if (why_call_ended_ != nullptr) return true;
+    try {
+      check_wait(*in_call_);
+      return true;
+    } catch (const BackendFailure&) {
+      why_call_ended_ = std::current_exception();
+    }
+    comm = comm_.exchange(nullptr);
+  }
+  if (comm == nullptr) return true;
+  is_closed_ = run_within(kEndTime, [gpu = gpu_, &api = api_, comm] {
+    const Current on_this_thread(*gpu, std::nothrow);
+    api.abort(comm);
+  });
+  return true;
 }
 
 void Communicator::settle(nccl::Result said, const Awaited& awaited) {
@@ -298,6 +410,16 @@ void Communicator::check_lost(const Awaited& awaited) const {
                        true);
 }
 
+void Communicator::check_wait(const Awaited& awaited) const {
+  if (stop_->is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+  check_lost(awaited);
+  if (Clock::now() < awaited.deadline) return;
+  throw BackendFailure(
+      Kind::Timeout, awaited.peer,
+      awaited_text(awaited) +
+          " was not done in time; another rank is late, stuck or has made other calls");
+}
+
 void Communicator::need_open() const {
   if (stop_->is_raised() || comm_ == nullptr) {
     throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
@@ -315,14 +437,7 @@ void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
   std::optional<Backoff> pace;
   try {
     while (!is_done()) {
-      if (stop_->is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
-      check_lost(awaited);
-      if (Clock::now() >= awaited.deadline) {
-        throw BackendFailure(Kind::Timeout, awaited.peer,
-                             awaited_text(awaited) +
-                                 " was not done in time; another rank is late, stuck or has made "
-                                 "other calls");
-      }
+      check_wait(awaited);
       if (!pace) pace.emplace();
       pace->wait(*stop_);
     }
