@@ -490,7 +490,7 @@ Resources settled_resources() {
 }
 
 void many_groups(const Task& task) {
-  constexpr int kWarmUp = 20;  // of allocators and caches
+  constexpr int kWarmUp = 50;  // of allocators and caches
   ProcessGroup world = connect();
   const OnGpu<int> number(1, 0);
   const OnGpu<int> other(1, 0);
