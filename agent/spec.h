@@ -1,4 +1,4 @@
-// core. What an agent runs, as plain structs. The launcher's plan fills them in; the agent only
+// core. The job of an agent, as plain structs. The launcher's plan fills them in; the agent only
 // reads them.
 #pragma once
 

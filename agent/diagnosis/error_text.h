@@ -96,9 +96,6 @@ TracebackParts parts_of(std::string_view traceback);
 // Whether `name` is a function of torch.distributed that all ranks have to call.
 bool is_collective(std::string_view name);
 
-// The part of `line` behind "[rank3]: " and blanks.
-std::string_view without_rank_mark(std::string_view line);
-
 // Cut to what evidence may have.
 std::string evidence_text(std::string_view line);
 

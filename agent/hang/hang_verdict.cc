@@ -63,7 +63,7 @@ std::optional<HangVerdict> by_counts(const RankPositions& positions, const RankR
         positions, [&](const Place& place) { return place.is_inside && place.arrived == *least; });
     culprits = difference(culprits, inside);
     if (culprits.empty())
-      return HangVerdict{.words = ranks_text(ahead) + " went on during the look"};
+      return HangVerdict{.words = ranks_text(ahead) + " made progress during the look"};
   }
   if (!culprits.empty()) return blame(positions, culprits);
   // If all silent ranks are inside an operation, they wait for `behind`.

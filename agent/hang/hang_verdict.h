@@ -5,7 +5,7 @@
 // The first rule that applies decides:
 //   1. worker_lib counts the operations of the whole world: the other ranks wait for those that
 //      have begun the fewest. The silent ranks among these have hung, unless ranks that are ahead
-//      went on during the look. If none of them is silent and all silent ranks are inside an
+//      made progress during the look. If none of them is silent and all silent ranks are inside an
 //      operation, a rank is only slow, and there is no hang. If all ranks have begun the same
 //      number and the silent ones are inside the last of these, the others may just have arrived:
 //      there is no hang yet, unless the look before found the same.

@@ -1,4 +1,4 @@
-// edge. What the kernel reports about processes: the records of its log, and kills by its
+// edge. Reads the kernel's reports about processes: the records of its log, and kills by its
 // out-of-memory killer.
 #pragma once
 

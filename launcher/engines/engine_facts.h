@@ -1,7 +1,7 @@
-// core. What an engine (Slurm, mpirun, Kubernetes ...) reports to the agent that it started: the
-// number of nodes, the rank of this one, the address of node 0. A rule per engine reads variables
-// and returns Facts. detect.h orders the rules, and launcher/plan/engine.h uses the facts to
-// complete the command line.
+// core. The facts that an engine (Slurm, mpirun, Kubernetes ...) reports to the agent that it
+// started: the number of nodes, the rank of this one, the address of node 0. A rule per engine
+// reads variables and returns Facts. detect.h orders the rules, and launcher/plan/engine.h uses
+// the facts to complete the command line.
 //
 // Each value has the name of its variable or file. An absent value was not reported; `missing` and
 // `no_master` give the remedy.

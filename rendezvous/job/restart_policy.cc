@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "rendezvous/base/text.h"
+#include "rendezvous/job/stderr_lines.h"
 
 namespace drun::rendezvous {
 namespace {
@@ -43,8 +44,9 @@ std::string without_numbers(std::string_view line) {
 std::string error_line(const Failure& failure) {
   if (const std::string_view line = last_line(failure.message); !line.empty())
     return without_numbers(line);
-  for (auto line = failure.stderr_tail.rbegin(); line != failure.stderr_tail.rend(); ++line) {
-    if (!trimmed(*line).empty()) return without_numbers(trimmed(*line));
+  for (auto each = failure.stderr_tail.rbegin(); each != failure.stderr_tail.rend(); ++each) {
+    const std::string_view line = without_rank_mark(*each);
+    if (!line.empty() && !is_warning(line) && !is_note(line)) return without_numbers(line);
   }
   return "";
 }

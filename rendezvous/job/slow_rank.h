@@ -10,7 +10,7 @@
 
 namespace drun {
 
-// What a report measures. In synchronous training, all ranks make the same number of steps, and a
+// The measure of a report. In synchronous training, all ranks make the same number of steps, and a
 // slow rank shows in the time that it does not wait for others.
 enum class SpeedMeasure {
   None,     // nothing is known about the workers

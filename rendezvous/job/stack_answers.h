@@ -1,4 +1,4 @@
-// core. What the coordinator does with the stacks of the job's workers. It collects the nodes'
+// core. The coordinator's work on the stacks of the job's workers. It collects the nodes'
 // answers as bytes, and leaves their meaning to this interface: it merges the answers, and finds
 // the ranks that have hung. agent/hang implements it.
 #pragma once

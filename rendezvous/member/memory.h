@@ -1,4 +1,4 @@
-// core. What a member of an elastic job remembers of the rounds, for a later coordinator
+// core. The memory of a member of an elastic job about the rounds, for a later coordinator
 // (docs/internals/election.md).
 #pragma once
 

@@ -1,5 +1,5 @@
 // edge. The store's server: StoreService serves connections that its owner has accepted, and
-// StoreServer listens for them on a port of its own.
+// StoreServer listens for them on a separate port.
 #pragma once
 
 #include <chrono>

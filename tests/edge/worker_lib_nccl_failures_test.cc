@@ -341,4 +341,24 @@ TEST_CASE("an NCCL call that blocks is aborted after the deadline, over the stan
   CHECK(Clock::now() - began < seconds(30));
 }
 
+TEST_CASE("an NCCL call that blocks is aborted when the other rank has died, over the stand-in") {
+  const StoreProcess store;
+  const auto began = Clock::now();
+  const std::vector<RankEnd> ends =
+      run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+        test::use_standins();
+        if (rank == 0) setenv("STANDIN_NCCL_FAULT", "blocks=2", 1);
+        ProcessGroup group = ProcessGroup::connect(over(kBoth, seconds(60)));
+        reduce_times(group, 1);
+        if (rank == 1) {
+          std::this_thread::sleep_for(milliseconds(300));
+          kill(getpid(), SIGKILL);
+        }
+        say(outcome_of([&] { reduce_times(group, 1); }));
+      });
+  CHECK_THAT(ends[0].said, ContainsSubstring("peer lost| rank 0: all_reduce(f32 x 4, sum): ") &&
+                               ContainsSubstring("rank 1"));
+  CHECK(Clock::now() - began < test::scaled(seconds(15)));
+}
+
 }  // namespace drun

@@ -127,6 +127,16 @@ TEST_CASE("a cause is the exit status and the last line of the error, without nu
   Failure with_error_file = failure(0, Exited{1}, {"Exception ignored in atexit"});
   with_error_file.message = "ValueError: no\n";
   CHECK(same(with_error_file, failure(0, Exited{1}, {"ValueError: no"})));
+  // What PyTorch writes after an error.
+  const std::string note = "[rank0]: Compile with `TORCH_USE_CUDA_DSA` to enable assertions.";
+  const std::string warning =
+      "[rank0]:[W1127 07:16:02.272876963 ProcessGroupNCCL.cpp:1575] Warning: WARNING: "
+      "destroy_process_group() was not called before program exit";
+  const auto torch = [&](const std::string& error) {
+    return failure(0, Exited{1}, {"[rank0]: " + error, note, "", warning});
+  };
+  CHECK(same(torch("ValueError: no"), failure(0, Exited{1}, {"ValueError: no"})));
+  CHECK_FALSE(same(torch("ValueError: no"), torch("KeyError: 'loss'")));
 }
 
 TEST_CASE(

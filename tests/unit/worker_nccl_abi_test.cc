@@ -94,7 +94,6 @@ static_assert(is_same(kNccl.get_version, &ncclGetVersion));
 static_assert(is_same(kNccl.get_unique_id, &ncclGetUniqueId));
 static_assert(is_same(kNccl.init_rank, &ncclCommInitRankConfig));
 static_assert(is_same(kNccl.split, &ncclCommSplit));
-static_assert(is_same(kNccl.finalize, &ncclCommFinalize));
 static_assert(is_same(kNccl.destroy, &ncclCommDestroy));
 static_assert(is_same(kNccl.abort, &ncclCommAbort));
 static_assert(is_same(kNccl.get_async_error, &ncclCommGetAsyncError));

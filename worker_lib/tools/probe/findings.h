@@ -72,7 +72,7 @@ std::vector<Finding> differences(const Reports& reports, const Property& propert
 
 // --- Problems between nodes: unreachable nodes, names, slow pairs
 //
-// A node is reported once if all attempts to reach it failed, or all of its own attempts. A node is
+// A node is reported once if all attempts to reach it failed, or all attempts from it. A node is
 // slow if its best pair is slower than half of the median node's best pair. Otherwise, a pair is
 // slow if it is slower than half of that.
 
