@@ -863,8 +863,6 @@ void RoundTurn::forget_suspects() {
 
 // --- Records: excluded and lost agents, for a later coordinator and from an earlier one
 
-using Presence = RoundNode::Presence;
-
 namespace {
 
 // A Remember is sent to all members. When many nodes are lost together, their connections end one

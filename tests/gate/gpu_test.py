@@ -39,7 +39,7 @@ class Gpu(unittest.TestCase):
         ended = Ended("--standin")
         self.assertEqual(ended.code, 0, ended.out + ended.err)
         self.assertTrue(ended.out.startswith("**Not run on hardware.** "), ended.out)
-        self.assertEqual(len(ended.rows), 29, ended.out)
+        self.assertEqual(len(ended.rows), 30, ended.out)
         for name, (result, figure) in ended.rows.items():
             self.assertEqual(result, "skipped" if name in ONLY_ON_A_GPU else "ok", ended.out)
             self.assertEqual(figure, ONLY_ON_A_GPU.get(name, figure))
