@@ -6,10 +6,10 @@
 namespace drun::agent {
 namespace {
 
-constexpr std::size_t kMarkBytes = 96;   // within which the mark is
-constexpr std::size_t kHeadBytes = 256;  // kept; with the operation that timed out
-constexpr std::string_view kMark = " ProcessGroupNCCL.cpp:";
-constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout";
+constexpr std::size_t kLogSourceBytes = 96;  // within which it is
+constexpr std::size_t kLogHeadBytes = 256;   // kept; with the operation that timed out
+constexpr std::string_view kLogSource = " ProcessGroupNCCL.cpp:";
+constexpr std::string_view kTimeoutReport = "Watchdog caught collective operation timeout";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -47,12 +47,12 @@ std::size_t WatchdogLines::take(std::string_view bytes, WallTime read_at) {
     const std::string_view part = bytes.substr(0, is_whole ? end + 1 : end);
     bytes.remove_prefix(part.size());
     held_bytes_ += part.size();
-    if (kind_ != Kind::Other) head_.append(part.substr(0, kHeadBytes - head_.size()));
+    if (kind_ != Kind::Other) head_.append(part.substr(0, kLogHeadBytes - head_.size()));
     if (kind_ == Kind::Unknown) kind_ = kind_of_line(is_whole);
     if (kind_ == Kind::Other) others += held_bytes_;
     if (kind_ != Kind::Unknown) held_bytes_ = 0;
     const bool is_watchdog = kind_ == Kind::Watchdog;
-    if (is_watchdog && is_whole && !first_timeout_ && head_.find(kTimeout) != head_.npos)
+    if (is_watchdog && is_whole && !first_timeout_ && head_.find(kTimeoutReport) != head_.npos)
       first_timeout_ = Timeout{head_, read_at};
     if (is_whole || kind_ == Kind::Other) {
       follows_watchdog_ = is_watchdog;
@@ -66,9 +66,9 @@ std::size_t WatchdogLines::take(std::string_view bytes, WallTime read_at) {
 WatchdogLines::Kind WatchdogLines::kind_of_line(bool is_whole) const {
   if (follows_watchdog_ && (head_.front() == '#' || head_.front() == '\n')) return Kind::Watchdog;
   if (!is_log_head(head_)) return Kind::Other;
-  if (std::string_view(head_).substr(0, kMarkBytes).find(kMark) != head_.npos)
+  if (std::string_view(head_).substr(0, kLogSourceBytes).find(kLogSource) != head_.npos)
     return Kind::Watchdog;
-  return is_whole || head_.size() >= kMarkBytes ? Kind::Other : Kind::Unknown;
+  return is_whole || head_.size() >= kLogSourceBytes ? Kind::Other : Kind::Unknown;
 }
 
 }  // namespace drun::agent
