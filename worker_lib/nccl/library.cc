@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "drun/backend.h"
@@ -77,12 +76,14 @@ Api bind_all(const Wanted& wanted, void* library, const Symbols& symbols) {
 }
 
 // Unlike setenv, never frees the list that another thread's getenv may be reading.
-void add_variable(char* entry) {
-  std::vector<char*> list;
+void reserve_stack() {
+  static char entry[] = "NCCL_SET_STACK_SIZE=1";
+  static auto& list = *new std::vector<char*>;
+  if (std::getenv("NCCL_SET_STACK_SIZE") != nullptr || !list.empty()) return;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) list.push_back(*each);
   list.push_back(entry);
   list.push_back(nullptr);
-  environ = (new std::vector<char*>(std::move(list)))->data();
+  environ = list.data();
 }
 
 struct Libraries {
@@ -164,8 +165,7 @@ const nccl::Api& need_nccl() {
   // Otherwise the first launch of a kernel that needs a larger stack waits until all running
   // kernels are done, such as a collective that another rank joins only after it has received a
   // message.
-  static char stack_size[] = "NCCL_SET_STACK_SIZE=1";
-  if (std::getenv("NCCL_SET_STACK_SIZE") == nullptr) add_variable(stack_size);
+  reserve_stack();
   const auto api = bind_all<nccl::Api>(kNcclLibrary, open_library(kNcclLibrary, 0), kNcclSymbols);
   int version = 0;
   if (api.get_version(&version) != nccl::kSuccess || version < nccl::kOldestVersion) {
