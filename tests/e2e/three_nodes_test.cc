@@ -71,7 +71,7 @@ TEST_CASE("a failure on one node is the root cause on all nodes, with its last s
   Nodes nodes(3, {"--nproc_per_node=2"});
   for (const int node : {0, 1, 2}) {
     nodes.start(node, {},
-                "[ $LOCAL_RANK$GROUP_RANK = 1" + std::to_string(failing) +
+                "echo started; [ $LOCAL_RANK$GROUP_RANK = 1" + std::to_string(failing) +
                     " ] || exec sleep 600; sleep 0.4; echo my last words >&2; exit 33");
   }
   const std::vector<Ended> ends = nodes.wait();
