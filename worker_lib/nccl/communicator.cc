@@ -85,7 +85,6 @@ class CallWatch {
     const std::lock_guard starting(starting_);
     if (is_running_ || is_stopping_) return;
     try {
-      if (thread_.joinable()) thread_.join();
       thread_ = start_thread([this] { run(); });
       is_running_ = true;
     } catch (const BackendFailure&) {  // no thread can be started: the group's deadlines remain
@@ -157,9 +156,11 @@ void CallWatch::run() {
     lock.lock();
     idle = is_any_inside ? 0 : idle + 1;
     if (idle < kIdleTicks) continue;
-    is_running_ = false;
-    if (!has_call_ || is_running_.exchange(true)) return;  // another call can start the next thread
-    idle = 0;
+    const std::unique_lock starting(starting_, std::try_to_lock);
+    if (!starting.owns_lock()) continue;
+    is_running_ = false;  // the next call starts a thread
+    if (!has_call_) return thread_.detach();
+    is_running_ = true;
   }
 }
 
