@@ -486,7 +486,8 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
   };
   Diagnosis diagnosis;
   if (std::optional<Diagnosis> found = by_kernel_log(placed)) return *std::move(found);
-  // A rank that is in no call comes first: ranks of smaller groups may wait for it in other calls.
+  // A rank that is in no call is examined first: ranks of smaller groups may wait for it in other
+  // calls.
   const Diagnosis recorded = diagnose_calls(flights_of(evidence));
   if (recorded.fault == FaultClass::Desync) return recorded;
   const bool has_cause = std::any_of(placed.begin(), placed.end(), [](const Placed& each) {

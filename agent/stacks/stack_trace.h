@@ -41,8 +41,8 @@ struct ProcessStacks {
   bool operator==(const ProcessStacks&) const = default;
 };
 
-// The main thread comes first. Threads with equal frames are merged, with their names and a count.
-// Those of CUDA and PyTorch that usually wait for work come last, on one line, if only their state
+// The main thread is first. Threads with equal frames are merged, with their names and a count.
+// Those of CUDA and PyTorch that usually wait for work are last, on one line, if only their state
 // in the kernel is known. Addresses, and numbers at the end of thread names, are removed. Processes
 // keep their order, the worker's own first; equal ones after the first are only
 // counted.

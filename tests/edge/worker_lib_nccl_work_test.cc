@@ -551,7 +551,7 @@ TEST_CASE("a program that exits during an operation on a GPU ends with its code"
         world.all_reduce(number.named());
         static Work work;
         if (rank == 0) work = world.all_reduce(number.named(), async_op);
-        // What is idle at exit is left to the kernel, also by the destructor of `world`.
+        // An idle communicator is left to the kernel at exit, also by the destructor of `world`.
         static std::vector<ProcessGroup>& kept = *new std::vector<ProcessGroup>;
         if (rank == 1) kept.push_back(world);
         if (rank == 1) std::this_thread::sleep_for(seconds(1));

@@ -414,7 +414,7 @@ TEST_CASE("the number of threads does not grow with the pending messages or with
     wait_all(works);
     expect(in == std::vector<int>(300, 1 - rank), "the other's numbers");
     world.barrier();
-    if (backend == "gloo") return;  // has a thread for each group of its own
+    if (backend == "gloo") return;  // has one thread per group
     std::vector<ProcessGroup> groups;
     for (int i = 0; i < 20; ++i) groups.push_back(world.new_group({0, 1}).value());
     for (ProcessGroup& group : groups) group.all_reduce(out, async_op).wait();

@@ -172,8 +172,7 @@ TEST_CASE("ranks in the same state have the same lines") {
                                           "  thread watch", "    h"});
 }
 
-TEST_CASE(
-    "the main thread comes first, threads that sleep alike are one, and idle ones come last") {
+TEST_CASE("the main thread is first, threads that sleep alike are one, and idle ones are last") {
   const auto asleep = [](const std::string& name, const std::string& place) {
     return ThreadStack{name, {"sleeping in " + place}};
   };

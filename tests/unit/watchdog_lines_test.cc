@@ -31,7 +31,7 @@ std::size_t others_in(WatchdogLines& lines, std::string_view text, std::size_t p
 
 }  // namespace
 
-TEST_CASE("lines of PyTorch's watchdog are told from a program's, in pieces of any size") {
+TEST_CASE("lines of PyTorch's watchdog are distinguished from a program's, in pieces of any size") {
   const std::string program = "step 1\n[rank1] loss 3\n[Epoch 2]\r[Epoch 3]\n#2\n\n[W]\n";
   const std::string text = program + kDump + program + kStack + "step 4\n" + kTimeout;
   for (const std::size_t piece_bytes : {7U, 64U, 100'000U}) {
