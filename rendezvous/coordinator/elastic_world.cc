@@ -173,7 +173,9 @@ void take_seats(RoundState& state, const std::vector<Peer>& peers) {
                                     .hello = candidate.hello,
                                     .id = candidate.id,
                                     .since = candidate.since,
-                                    .arrival = candidate.arrival});
+                                    .arrival = candidate.arrival,
+                                    .times = candidate.times,
+                                    .times_at = candidate.times_at});
     state.node_of[peer] = rank;
     state.world_size += candidate.hello.local_world_size;
   }
@@ -189,7 +191,9 @@ void leave_seats(RoundState& state) {
                                             .heard = node.heard,
                                             .since = node.since,
                                             .arrival = node.arrival,
-                                            .stays = true});
+                                            .stays = true,
+                                            .times = node.times,
+                                            .times_at = node.times_at});
   }
   state.nodes.clear();
   state.node_of.clear();

@@ -505,7 +505,12 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& 
 
 void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
   if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
-  if (std::holds_alternative<TimesReport>(message)) return;  // it is not in the world
+  if (const auto* told = std::get_if<TimesReport>(&message)) {
+    Candidate& self = state_.line.at(peer);
+    self.times = told->times;
+    self.times_at = now_;
+    return;
+  }
   if (const auto* query = std::get_if<Query>(&message)) return answer_query(peer, *query);
   if (const auto* given = std::get_if<NodeAnswer>(&message)) return take_answer(peer, *given);
   if (const auto* reply = std::get_if<LivenessReply>(&message))

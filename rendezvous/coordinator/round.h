@@ -124,7 +124,9 @@ struct Candidate {
   Time heard;
   Time since;
   std::uint64_t arrival = 0;
-  bool stays = false;  // it was in the previous world
+  bool stays = false;                // it was in the previous world
+  std::optional<NodeTimes> times{};  // its last report
+  Time times_at{};                   // when that arrived
 };
 struct KnownAgent {
   std::optional<Peer> peer{};  // while it is connected
