@@ -224,7 +224,7 @@ TEST_CASE("a probe gets objections without joining, and recognizes its own coord
   round.join(51, probe);
   CHECK(round.sent<Refused>(51).at(0).error.code == ErrorCode::Refused);
   CHECK_THAT(round.log(), ContainsSubstring("node rank 0 is taken"));
-  CHECK(round.state.present_count == 1);
+  CHECK(round.state.line.size() == 1);
 }
 
 TEST_CASE("a node that leaves while joining may return or be replaced") {
@@ -605,7 +605,7 @@ TEST_CASE("a connection that does not begin with hello is dropped") {
   CHECK(round.dropped(1));
   CHECK_THAT(round.log(), ContainsSubstring("10.0.0.9:1"));
   round.receive(1, round.hello(0));  // was already in flight
-  CHECK(round.state.present_count == 0);
+  CHECK(round.state.line.empty());
 }
 
 TEST_CASE("members that never read their outcome do not block the coordinator") {
@@ -639,8 +639,7 @@ TEST_CASE("every event in every phase leaves the round consistent") {
   REQUIRE(round.state.phase == phase);
   provoke(round, event);
   int present = 0;
-  for (const RoundNode& node : round.state.nodes)
-    present += node.presence == RoundNode::Presence::Present ? 1 : 0;
+  for (const RoundNode& node : round.state.nodes) present += node.is_lost ? 0 : 1;
   if (round.state.phase != RoundPhase::Over) CHECK(round.state.present_count == present);
   CHECK(round.state.pending_count >= 0);
   CHECK((round.state.phase == RoundPhase::Over) == !deadline(round.state).has_value());
