@@ -390,8 +390,11 @@ void note_progress(RoundState& state, const WorkProgress& progress) {
 void conclude_if_stopped(RoundStep& step) {
   RoundState& state = step.state;
   if (state.phase != RoundPhase::Stopping || state.pending_count > 0) return;
+  const bool is_ended_by_failure = ends_by_failure(state, step.now);
+  if (state.ending_otherwise && !is_ended_by_failure)
+    return finish(step, *std::exchange(state.ending_otherwise, std::nullopt));
   if (state.ending) return finish(step, *std::exchange(state.ending, std::nullopt));
-  if (ends_by_failure(state, step.now)) return restart(step);
+  if (is_ended_by_failure) return restart(step);
   // The round was stopped for a new node at the moment when all workers had returned 0.
   const bool is_success =
       state.failures.empty() && std::all_of(state.nodes.begin(), state.nodes.end(),
@@ -428,9 +431,11 @@ void end_with(RoundStep& step, Ending ending, std::string cause, std::optional<S
       state.ending = std::move(ending);
       stop_round(step, std::move(cause), notice);
       return conclude_if_stopped(step);
-    case RoundPhase::Stopping:
-      if (!state.ending && !ends_by_failure(state, step.now)) state.ending = std::move(ending);
+    case RoundPhase::Stopping: {
+      auto& decided = ends_by_failure(state, step.now) ? state.ending_otherwise : state.ending;
+      if (!decided) decided = std::move(ending);
       return conclude_if_stopped(step);
+    }
     case RoundPhase::Ending:
     case RoundPhase::Over:
       return;

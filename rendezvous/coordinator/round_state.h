@@ -103,9 +103,12 @@ struct RoundState {
   int faults_told = 0;           // messages FaultInjected, of all rounds
   FailureList failures;          // of this round
   std::optional<Ending> ending;  // decided; absent while Stopping: by `failures`, or a restart
-  bool is_failure = false;       // Stopping: a failure stopped it, so the next round is a restart
-  bool is_checked = false;       // no preflight is due (anymore)
-  std::vector<Time> restarts;    // when
+  // Stopping: the ending if the failure turns out not to end the job. A node may report progress,
+  // which restores restarts, after another one was lost.
+  std::optional<Ending> ending_otherwise;
+  bool is_failure = false;     // Stopping: a failure stopped it, so the next round is a restart
+  bool is_checked = false;     // no preflight is due (anymore)
+  std::vector<Time> restarts;  // when
   std::size_t restarts_at_progress = 0;       // how many there were at the last progress
   bool made_progress = false;                 // this round
   std::optional<std::uint64_t> highest_step;  // that a progress file has shown, in any round

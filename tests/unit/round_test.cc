@@ -372,6 +372,31 @@ TEST_CASE(
   CHECK_THAT(round.log(), ContainsSubstring("all 2 restarts since the last progress are used"));
 }
 
+TEST_CASE("a lost node or a signal ends the job even if progress then allows another restart") {
+  RoundDriver round = running_round(3, 1);
+  round.state.spec.restart.per_progress = true;
+  fail_after(round, {});
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  round.receive(RoundDriver::peer(1), Failed{1, aged_failure(1)});
+  const bool is_lost = GENERATE(true, false);
+  if (is_lost)
+    round.leave(RoundDriver::peer(2));
+  else
+    round.receive(RoundDriver::peer(2), Signaled{15});
+  const bool made_progress = GENERATE(true, false);
+  Stopped stopped{.round = 1};
+  if (made_progress) stopped.progress.step = 7;
+  round.receive(RoundDriver::peer(0), stopped);
+  round.receive(RoundDriver::peer(1), Stopped{.round = 1});
+  if (!is_lost) round.receive(RoundDriver::peer(2), Stopped{.round = 1});
+  if (!made_progress)
+    ending_of<WorkersFailed>(round, RoundDriver::peer(0));
+  else if (is_lost)
+    CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).node_rank == 2);
+  else
+    CHECK(ending_of<Interrupted>(round, RoundDriver::peer(0)).node_rank == 2);
+}
+
 TEST_CASE("a newer checkpoint counts as progress only with restarts per progress") {
   RoundDriver round = running_round(3, 1);
   round.state.spec.restart.per_progress = GENERATE(true, false);
