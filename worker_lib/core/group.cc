@@ -711,7 +711,9 @@ std::unique_ptr<Transfer> marked(PulseMark mark, std::unique_ptr<Transfer> trans
 
 void ProcessGroup::Group::run_now(const Call& call, const Turn& turn) {
   const PulseMark mark(operation_of(call, parts_.label, turn));
-  parts_.backend->run(call, turn);
+  if (!call.factor) return parts_.backend->run(call, turn);
+  std::vector<std::byte> product;
+  parts_.backend->run(worker::multiplied(call, parts_.size, product), turn);
 }
 
 std::unique_ptr<Transfer> ProcessGroup::Group::begin(const Call& call, const Turn& turn) {

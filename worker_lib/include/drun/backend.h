@@ -73,7 +73,9 @@ struct Call {
   Operation operation = Operation::Barrier;
   DataType type = DataType::U8;
   ReduceOp op = ReduceOp::Sum;  // for AllReduce, Reduce, ReduceScatter
-  int root = 0;                 // for Broadcast, Reduce, Gather, Scatter
+  // Set for premul_sum, and only in calls for start(): before run(), the group multiplies.
+  std::optional<double> factor = std::nullopt;
+  int root = 0;  // for Broadcast, Reduce, Gather, Scatter
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;
