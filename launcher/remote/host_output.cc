@@ -44,22 +44,28 @@ void HostReceiver::take(const agent::Frame& frame) {
 }
 
 void HostReceiver::take_control(std::string_view text) {
-  if (has_hello_) {
-    const auto room = agent::parse_room(text);
-    if (room && listener_.on_room) return listener_.on_room(*room);
-    if (const Result<End> end = parse_end(text)) listener_.on_end(*end);
-    return;
-  }
-  const Result<Hello> hello = parse_hello(text);
-  if (!hello) return;
+  if (!std::exchange(has_answered_, true)) show_words();
+  if (!has_hello_) return take_before_hello(text);
+  const auto room = agent::parse_room(text);
+  if (room && listener_.on_room) return listener_.on_room(*room);
+  if (const Result<End> end = parse<End>(text)) listener_.on_end(*end);
+}
+
+void HostReceiver::take_before_hello(std::string_view text) {
+  const auto take = [this](auto message, const auto& on_message) {
+    if (message) return on_message(*std::move(message));
+    has_hello_ = true;
+    listener_.on_hello({.problem = message.error().message, .exit_code = kRendezvousRefused});
+  };
+  if (is_a<HostReport>(text)) return take(parse<HostReport>(text), listener_.on_report);
+  if (is_a<LookupAnswers>(text)) return take(parse<LookupAnswers>(text), listener_.on_answers);
   has_hello_ = true;
-  show_words();
-  listener_.on_hello(*hello);
+  take(parse<Hello>(text), listener_.on_hello);
 }
 
 void HostReceiver::take_stray(bool is_stderr, std::string_view text) {
   Stray& stray = stray_[is_stderr ? 1 : 0];
-  if (has_hello_) return put(stray.lines, text, consoles_.err);
+  if (has_answered_) return put(stray.lines, text, consoles_.err);
   stray.words.append(text);
   if (stray.words.size() <= kMostWordsBytes) return;
   const std::size_t beyond = stray.words.size() - kMostWordsBytes;
@@ -72,7 +78,7 @@ void HostReceiver::show_words(Stray& stray, std::size_t bytes) {
   stray.words.erase(0, bytes);
 }
 
-// Completes the last line: text before Hello must not wait for the rest of its line.
+// Completes the last line: text before the first message must not wait for the rest of its line.
 void HostReceiver::show_words() {
   for (Stray& stray : stray_) {
     if (stray.words.empty()) continue;
@@ -83,7 +89,7 @@ void HostReceiver::show_words() {
 
 std::string HostReceiver::end() {
   std::string words;
-  if (!has_hello_) {
+  if (!has_answered_) {
     // The reason is in the output of ssh or the shell; show the login's greeting.
     words = std::exchange(stray_[stray_[1].words.empty() ? 0 : 1].words, {});
     show_words();
