@@ -146,7 +146,7 @@ class RemoteLauncher final : agent::Signals::Listener {
 
   void take(const Event& event);
   void log_in(std::size_t host);
-  std::string first_line(std::size_t host, const std::string& nonce);
+  std::string first_line(std::size_t host, const std::string& nonce) const;
   void take_report(std::size_t host, HostReport&& report);
   void take_answers(std::size_t host, LookupAnswers&& answers);
   void plan_host(std::size_t host);
@@ -156,9 +156,10 @@ class RemoteLauncher final : agent::Signals::Listener {
   HostReceiver& receiver_at(std::size_t host);
   SessionListener listener_of(std::size_t host);
   std::unique_ptr<HostSession> session_of(std::size_t host);
-  SshSpec spec_of(std::size_t host);
+  SshSpec spec_of(std::size_t host) const;
   Branch& branch_at(std::size_t index);
   Result<void> prepare();
+  void prepare_lookups();
   Result<void> prepare_lines();
   Result<void> prepare_scratch();
   Result<void> prepare_network();
@@ -197,7 +198,6 @@ class RemoteLauncher final : agent::Signals::Listener {
   std::string scratch_;  // of all local nodes; empty: their own choice
   Launching state_;
   const HostFacts& own_facts_;
-  Lookups lookups_;  // the expected ones of the host that was planned last
   std::vector<Planning> plannings_;
   std::size_t planned_ = 0;  // number of complete plans, and of their workers
   std::int64_t all_workers_ = 0;
@@ -273,6 +273,7 @@ LaunchEnd RemoteLauncher::run() {
 }
 
 Result<void> RemoteLauncher::prepare() {
+  prepare_lookups();
   if (Result<void> prepared = prepare_network(); !prepared) return prepared;
   if (Result<void> prepared = prepare_scratch(); !prepared) return prepared;
   return prepare_lines();
@@ -327,19 +328,25 @@ void RemoteLauncher::remind() {
   if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
 }
 
-std::string RemoteLauncher::first_line(std::size_t host, const std::string& nonce) {
+// May block on file systems.
+void RemoteLauncher::prepare_lookups() {
+  for (std::size_t host = 0; host < plan_.nodes.size(); ++host) {
+    const bool is_same = host > 0 && plan_.nodes[host].programs == plan_.nodes[host - 1].programs;
+    plannings_[host].asked =
+        is_same ? plannings_[host - 1].asked : expected_lookups(plan_, host, own_facts_);
+  }
+}
+
+std::string RemoteLauncher::first_line(std::size_t host, const std::string& nonce) const {
   const HostNode& node = plan_.nodes[host];
-  if (host == 0 || node.programs != plan_.nodes[host - 1].programs)
-    lookups_ = expected_lookups(plan_, host, own_facts_);
   Start start{.nonce = nonce,
               .directory = plan_.directory,
               .devices = {},
               .cpus = node.cpus,
               .scratch = scratch_,
-              .lookups = lookups_};
+              .lookups = plannings_[host].asked};
   for (const EnvironmentEntry& entry : node.environment)
     if (names_devices(entry.first)) start.devices.push_back(entry);
-  plannings_[host].asked = lookups_;
   return to_text(start) + "\n";
 }
 
@@ -356,7 +363,8 @@ void RemoteLauncher::say(std::size_t host, const std::string& line) {
 
 void RemoteLauncher::take_report(std::size_t host, HostReport&& report) {
   Planning& planning = plannings_[host];
-  if (planning.report || planning.is_done) return;
+  const bool is_awaited = state_.hosts[host].state == HostState::LoggingIn;
+  if (!is_awaited || planning.report || planning.is_done) return;
   LookupAnswers answers = std::exchange(report.answers, {});
   planning.report = std::move(report);
   take_answers(host, std::move(answers));
@@ -422,7 +430,7 @@ void RemoteLauncher::send_spec(std::size_t host, Plan&& plan) {
   say(host, to_text(spec));
 }
 
-SshSpec RemoteLauncher::spec_of(std::size_t host) {
+SshSpec RemoteLauncher::spec_of(std::size_t host) const {
   const HostNode& node = plan_.nodes[host];
   const std::string nonce = new_nonce();
   return {.argv = node.ssh_command,
