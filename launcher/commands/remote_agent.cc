@@ -113,21 +113,14 @@ class Channel {
 
   int fd() const { return fd_.get(); }
   // Sends a control frame; the preamble precedes the first one.
-  template <typename Message>
   void send(const Message& message) {
-    write_frame(to_text(message));
+    const std::string text = to_text(message);
+    if (text.size() <= kMostLineBytes) return write_frame(text);
+    decline("the facts of this host, such as its environment, have over 4 MiB", kSystemError);
   }
   int decline(const std::string& problem, int code) {
     send(Hello{.problem = problem, .exit_code = code});
     return code;
-  }
-  // Declines instead if the report is too long.
-  std::optional<int> send(const HostReport& report) {
-    const std::string text = to_text(report);
-    if (text.size() > kMostLineBytes)
-      return decline("the environment of drun has over 4 MiB here; make it smaller", kSystemError);
-    write_frame(text);
-    return std::nullopt;
   }
   // `unfinished`: the rest of the previous frame.
   void end(const End& end, const std::string& unfinished) {
@@ -260,33 +253,29 @@ int run_from_stdin() {
     if (relay->protocol != kProtocol) return decline_version();
     return run_relay(input.take_rest(), {.fd = fd->get(), .nonce = relay->nonce});
   }
-  if (!is_a<Start>(*line)) return decline_version();
-  const Result<Start> start = parse<Start>(*line);
-  if (!start) return decline_in_words(start.error().message);
+  const Result<Message> first = parse(*line);
+  const Start* const start = first ? std::get_if<Start>(&*first) : nullptr;
+  if (start == nullptr) return decline_version();
   Channel channel(*std::move(fd), start->nonce);
   if (const auto problem = enter(*start)) return channel.decline(problem->text, problem->exit_code);
   const HostFacts host = look_at_host();
-  const HostReport report{.facts = host, .answers = look_up(start->lookups, host)};
-  if (const auto declined = channel.send(report)) return *declined;
+  channel.send(HostReport{.facts = host, .answers = look_up(start->lookups, host)});
   std::optional<NodeSpec> spec;
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);
     if (!word) return 0;  // the launcher has canceled the job or exited
-    if (is_a<Lookups>(*word)) {
-      const Result<Lookups> lookups = parse<Lookups>(*word);
-      if (!lookups) return channel.decline(lookups.error().message, kRendezvousRefused);
+    if (word->empty()) continue;
+    Result<Message> message = parse(*word);
+    if (!message) return channel.decline(message.error().message, kRendezvousRefused);
+    if (const auto* const lookups = std::get_if<Lookups>(&*message)) {
       channel.send(look_up(*lookups, host));
-    } else if (is_a<NodeSpec>(*word) && !spec) {
-      Result<NodeSpec> read = parse<NodeSpec>(*word);
-      if (!read) return channel.decline(read.error().message, kRendezvousRefused);
-      spec = *std::move(read);
+    } else if (auto* const told = std::get_if<NodeSpec>(&*message)) {
+      spec = std::move(*told);
       add_own_variables(*spec, host.environment);
       Result<Place> place = open_place(spec->plan.agent.join, *spec, host);
       if (!place) return channel.decline(place.error().message, kSystemError);
       channel.send(Hello{.place = *std::move(place), .machine = host.machine_id});
-    } else if (is_a<Go>(*word) && spec) {
-      const Result<Go> go = parse<Go>(*word);
-      if (!go) return decline_in_words(go.error().message);
+    } else if (const auto* const go = std::get_if<Go>(&*message); go != nullptr && spec) {
       settle_places(spec->plan.agent.join, *go, spec->has_own_address);
       break;
     }

@@ -255,16 +255,13 @@ int default_fanout(const HostFacts& host) { return std::clamp(4 * host.usable_cp
 HostPlan frame_of(const Options& options, const HostFacts& host) {
   const bool is_torchrun = options.invoked_as == "torchrun";
   return {
+      .options = options,
       .run_id = options.rdzv_id && !options.rdzv_id->empty() ? *options.rdzv_id : host.random_id,
       .directory = host.working_directory,
       .fanout = options.hosts.fanout.value_or(default_fanout(host)),
-      .login_timeout = options.hosts.login_timeout,
-      .gives_stdin = options.stdin_source == StdinSource::Rank0 && !options.doctor,
+      .gives_stdin = options.stdin_source == StdinSource::Rank0,
       .exit_codes =
-          options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun),
-      .dry_run = options.dry_run,
-      .log_level = options.log_level.value_or(LogLevel::Info),
-      .explain = options.explain};
+          options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun)};
 }
 
 }  // namespace
@@ -307,7 +304,6 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   for (HostNode& node : plan.nodes)
     node.ssh_command = plan.local_nodes ? std::vector<std::string>{own_path, "--from-stdin"}
                                         : ssh_command(options.hosts, node, own_path);
-  plan.options = options;
   plan.warnings.insert(plan.warnings.end(), notes.warnings.begin(), notes.warnings.end());
   return plan;
 }

@@ -54,16 +54,12 @@ struct HostPlan {
   int fanout = 8;
   // The hosts of each branch in order: the first one logs in to the others. Empty: no tree.
   std::vector<std::vector<std::size_t>> branches{};
-  std::chrono::milliseconds login_timeout{0};
   std::string report_file{};
   std::string html_report_file{};
   std::optional<OutputSpec> lines{};  // set if the workers' lines arrive as frames; their files
   bool keeps_all_lines = false;       // in those files
   bool gives_stdin = false;           // rank 0 reads the launcher's standard input
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
-  std::optional<DryRun> dry_run{};
-  LogLevel log_level = LogLevel::Info;
-  bool explain = false;
   std::vector<std::string> warnings{};
   bool operator==(const HostPlan&) const = default;
 };

@@ -208,38 +208,26 @@ class Decoder {
 
 // --- Messages
 
-template <typename Message>
-constexpr std::string_view kWord;
-template <>
-constexpr std::string_view kWord<Start> = "start 7 ";
-static_assert(kProtocol == 7, "change kWord<Start> as well");
-template <>
-constexpr std::string_view kWord<HostReport> = "facts ";
-template <>
-constexpr std::string_view kWord<Lookups> = "look ";
-template <>
-constexpr std::string_view kWord<LookupAnswers> = "found ";
-template <>
-constexpr std::string_view kWord<NodeSpec> = "spec ";
-template <>
-constexpr std::string_view kWord<Hello> = "hello ";
-template <>
-constexpr std::string_view kWord<Go> = "go ";
-template <>
-constexpr std::string_view kWord<End> = "end ";
-template <>
-constexpr std::string_view kWord<RelayStart> = "session ";
+// In the order of the alternatives of Message.
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kWords{
+    "start 7 ", "facts ", "look ", "found ", "spec ", "hello ", "go ", "end ", "session "};
+static_assert(kProtocol == 7, "change the first word as well");
 
-template <typename Message>
-constexpr std::size_t kMostBytes = kMostLineBytes;
-// It contains a Start.
-template <>
-constexpr std::size_t kMostBytes<RelayStart> = 2 * kMostLineBytes;
+// A RelayStart contains a Start.
+constexpr std::size_t kMostBytes = 2 * kMostLineBytes;
+constexpr std::size_t kMostShownBytes = 10;  // of an unknown word
+
+template <std::size_t... kIndex>
+Message blank_message(std::size_t index, std::index_sequence<kIndex...>) {
+  Message message;
+  ((index == kIndex ? void(message.emplace<kIndex>()) : void()), ...);
+  return message;
+}
 
 // --- Checks of what the receiver relies on: the reason, or null
 
-template <typename Message>
-const char* defect_of(const Message&) {
+template <typename T>
+const char* defect_of(const T&) {
   return nullptr;
 }
 
@@ -326,62 +314,32 @@ const char* defect_of(const Go& go) {
 
 }  // namespace
 
-template <typename Message>
-bool is_a(std::string_view text) {
-  return text.starts_with(kWord<Message>);
-}
-
-template <typename Message>
 std::string to_text(const Message& message) {
-  return std::string(kWord<Message>) + encode(message).dump();
+  return std::string(kWords[message.index()]) +
+         std::visit([](const auto& each) { return encode(each); }, message).dump();
 }
 
-template <typename Message>
 Result<Message> parse(std::string_view text) {
-  const auto refuse = [](const std::string& defect) {
-    std::string word(kWord<Message>.substr(0, kWord<Message>.find(' ')));
-    return Error{ErrorCode::Refused, "the message \"" + std::move(word) + "\" " + defect +
+  const std::string word(text.substr(0, std::min(text.find(' '), kMostShownBytes)));
+  const auto refuse = [&word](const std::string& defect) {
+    return Error{ErrorCode::Refused, "the message \"" + word + "\" " + defect +
                                          "; install the same version of drun on all hosts"};
   };
-  if (!is_a<Message>(text)) return refuse("is another one");
-  if (text.size() > kMostBytes<Message>)
-    return refuse("has over " + std::to_string(kMostBytes<Message>) + " bytes");
-  text.remove_prefix(kWord<Message>.size());
-  Message message;
+  const auto found = std::find_if(kWords.begin(), kWords.end(),
+                                  [text](std::string_view each) { return text.starts_with(each); });
+  if (found == kWords.end()) return refuse("is unknown");
+  if (text.size() > kMostBytes) return refuse("has over 8 MiB");
+  text.remove_prefix(found->size());
+  Message message = blank_message(static_cast<std::size_t>(found - kWords.begin()),
+                                  std::make_index_sequence<kWords.size()>());
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
   Decoder decoder;
-  if (!decoder.read(Json::parse(text.begin(), text.end(), nullptr, false), message))
+  if (!std::visit([&](auto& each) { return decoder.read(json, each); }, message))
     return refuse("is malformed at " + decoder.where() + "/");
-  if (const char* defect = defect_of(message)) return refuse(std::string("is wrong: ") + defect);
+  const char* const defect = std::visit([](const auto& each) { return defect_of(each); }, message);
+  if (defect != nullptr) return refuse(std::string("is wrong: ") + defect);
   return message;
 }
-
-template bool is_a<Start>(std::string_view);
-template bool is_a<HostReport>(std::string_view);
-template bool is_a<Lookups>(std::string_view);
-template bool is_a<LookupAnswers>(std::string_view);
-template bool is_a<NodeSpec>(std::string_view);
-template bool is_a<Hello>(std::string_view);
-template bool is_a<Go>(std::string_view);
-template bool is_a<End>(std::string_view);
-template bool is_a<RelayStart>(std::string_view);
-template std::string to_text(const Start&);
-template std::string to_text(const HostReport&);
-template std::string to_text(const Lookups&);
-template std::string to_text(const LookupAnswers&);
-template std::string to_text(const NodeSpec&);
-template std::string to_text(const Hello&);
-template std::string to_text(const Go&);
-template std::string to_text(const End&);
-template std::string to_text(const RelayStart&);
-template Result<Start> parse(std::string_view);
-template Result<HostReport> parse(std::string_view);
-template Result<Lookups> parse(std::string_view);
-template Result<LookupAnswers> parse(std::string_view);
-template Result<NodeSpec> parse(std::string_view);
-template Result<Hello> parse(std::string_view);
-template Result<Go> parse(std::string_view);
-template Result<End> parse(std::string_view);
-template Result<RelayStart> parse(std::string_view);
 
 void remove_own_variables(NodeSpec& spec, const std::vector<EnvironmentEntry>& own) {
   std::map<std::string_view, std::string_view> missing(own.begin(), own.end());
@@ -424,9 +382,9 @@ struct Word {
   std::string_view text;
   bool has_bytes;
 };
-constexpr std::array<Word, 4> kWords{Word{Order::Start, "start ", true},
-                                     Word{Order::To, "to ", true}, Word{Order::Eof, "eof ", false},
-                                     Word{Order::Kill, "kill ", false}};
+constexpr std::array<Word, 4> kOrders{Word{Order::Start, "start ", true},
+                                      Word{Order::To, "to ", true}, Word{Order::Eof, "eof ", false},
+                                      Word{Order::Kill, "kill ", false}};
 
 std::optional<std::size_t> take_number(std::string_view& text, std::size_t most) {
   std::size_t number = 0;
@@ -453,7 +411,7 @@ std::optional<RelayLine> parse_relay_line(std::string_view line) {
 }
 
 std::string to_line(const RelayCommand& command) {
-  for (const Word& word : kWords) {
+  for (const Word& word : kOrders) {
     if (word.order != command.order) continue;
     std::string line = std::string(word.text) + std::to_string(command.host);
     return line + (word.has_bytes ? " " + std::to_string(command.bytes) : "") + "\n";
@@ -462,7 +420,7 @@ std::string to_line(const RelayCommand& command) {
 }
 
 std::optional<RelayCommand> parse_relay_command(std::string_view line) {
-  for (const Word& word : kWords) {
+  for (const Word& word : kOrders) {
     if (!line.starts_with(word.text)) continue;
     line.remove_prefix(word.text.size());
     const auto host = take_number(line, kMostHostNumber);

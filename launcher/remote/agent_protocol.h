@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "launcher/plan/node_plan.h"
@@ -80,16 +81,22 @@ struct End {
   bool operator==(const End&) const = default;
 };
 
-// The following functions exist for Start, HostReport, Lookups, LookupAnswers, NodeSpec, Hello, Go,
-// End and RelayStart. A text has no newline.
+// Begins a session of a relay, see below.
+struct RelayStart {
+  std::vector<std::string> argv{};  // of its ssh; empty: the relay's host, without ssh
+  std::string name{};
+  std::string first_line{};
+  std::string nonce{};
+  bool operator==(const RelayStart&) const = default;
+};
 
-// Whether `text` begins like a Message. A Start of another kProtocol does not.
-template <typename Message>
-bool is_a(std::string_view text);
-template <typename Message>
+using Message =
+    std::variant<Start, HostReport, Lookups, LookupAnswers, NodeSpec, Hello, Go, End, RelayStart>;
+
+// One line, without its newline.
 std::string to_text(const Message& message);
-// Also checks what the receiver relies on, such as the number of workers.
-template <typename Message>
+// Also checks what the receiver relies on, such as the number of workers. A Start of another
+// kProtocol is an unknown message.
 Result<Message> parse(std::string_view text);
 
 // Removes from the workers' environment what is the same in the agent's, and the reverse.
@@ -131,14 +138,6 @@ struct RelayCommand {
 };
 std::string to_line(const RelayCommand& command);
 std::optional<RelayCommand> parse_relay_command(std::string_view line);
-
-struct RelayStart {
-  std::vector<std::string> argv{};  // of its ssh; empty: the relay's host, without ssh
-  std::string name{};
-  std::string first_line{};
-  std::string nonce{};
-  bool operator==(const RelayStart&) const = default;
-};
 
 // The payload of an Ended frame: the exit code of a session's ssh.
 std::string ended_text(int code);

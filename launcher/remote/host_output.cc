@@ -45,22 +45,23 @@ void HostReceiver::take(const agent::Frame& frame) {
 
 void HostReceiver::take_control(std::string_view text) {
   if (!std::exchange(has_answered_, true)) show_words();
-  if (!has_hello_) return take_before_hello(text);
-  const auto room = agent::parse_room(text);
-  if (room && listener_.on_room) return listener_.on_room(*room);
-  if (const Result<End> end = parse<End>(text)) listener_.on_end(*end);
-}
-
-void HostReceiver::take_before_hello(std::string_view text) {
-  const auto take = [this](auto message, const auto& on_message) {
-    if (message) return on_message(*std::move(message));
+  if (const auto room = agent::parse_room(text)) {
+    if (has_hello_ && listener_.on_room) listener_.on_room(*room);
+    return;
+  }
+  Result<Message> message = parse(text);
+  if (!message)
+    message = Message(Hello{.problem = message.error().message, .exit_code = kRendezvousRefused});
+  if (has_hello_) {
+    if (const auto* const end = std::get_if<End>(&*message)) listener_.on_end(*end);
+  } else if (const auto* const hello = std::get_if<Hello>(&*message)) {
     has_hello_ = true;
-    listener_.on_hello({.problem = message.error().message, .exit_code = kRendezvousRefused});
-  };
-  if (is_a<HostReport>(text)) return take(parse<HostReport>(text), listener_.on_report);
-  if (is_a<LookupAnswers>(text)) return take(parse<LookupAnswers>(text), listener_.on_answers);
-  has_hello_ = true;
-  take(parse<Hello>(text), listener_.on_hello);
+    listener_.on_hello(*hello);
+  } else if (auto* const report = std::get_if<HostReport>(&*message)) {
+    listener_.on_report(std::move(*report));
+  } else if (auto* const answers = std::get_if<LookupAnswers>(&*message)) {
+    listener_.on_answers(std::move(*answers));
+  }
 }
 
 void HostReceiver::take_stray(bool is_stderr, std::string_view text) {

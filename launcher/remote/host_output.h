@@ -34,8 +34,8 @@ namespace drun::hosts {
 //
 // Until the agent's first message, text of the host (a greeting, errors of ssh) is kept, up to
 // kMostWordsBytes per stream, as the reason in case no message arrives. Text above that limit is
-// shown at once, the rest with the message. A malformed message before Hello counts as a Hello with
-// that problem. The consoles must outlive the object.
+// shown at once, the rest with the message. A malformed message counts as a Hello with that
+// problem. The consoles must outlive the object.
 
 inline constexpr std::size_t kMostWordsBytes = std::size_t{8} << 10;
 
@@ -77,7 +77,6 @@ class HostReceiver {
   };
 
   void take_control(std::string_view text);
-  void take_before_hello(std::string_view text);
   void show_words(Stray& stray, std::size_t bytes);
   void show_words();
   void put(agent::LineBuffer& lines, std::string_view bytes, agent::Console& console);

@@ -1,11 +1,12 @@
 // core. The fields of everything that launcher and agent send each other, in the order on the wire.
 //
-// fields() serves both directions. Its structured bindings name every member, so that a new member
-// does not compile until it is listed; members that are not returned belong to one side only. Raise
-// kProtocol (agent_protocol.h) with every change.
+// fields() serves both directions. It binds every member, so that a struct with a new member does
+// not compile until it is counted or listed here. Members that are not returned belong to one side
+// only. Raise kProtocol (agent_protocol.h) with every change.
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -42,37 +43,52 @@ constexpr ExitCodeStyle last(ExitCodeStyle) { return ExitCodeStyle::Torchrun; }
 constexpr LogLevel last(LogLevel) { return LogLevel::Error; }
 constexpr FileKind last(FileKind) { return FileKind::Executable; }
 
-// --- Types of several messages
+// --- Structs whose members are all sent: their number
 
+template <typename T, typename... Structs>
+inline constexpr bool kIsOneOf = (std::same_as<T, Structs> || ...);
+template <typename T>
+inline constexpr std::size_t kMembers =
+    kIsOneOf<T, Endpoint, Go, HostReport, Lookups, PreloadSpec, RoleShare, WrapSpec> ? 2
+    : kIsOneOf<T, CertificateFiles, ExitKinds, FaultPlan, Gpu, KnownAddresses, LookupAnswers, Place,
+               RandomFaults, StreamPlan, Topology>
+        ? 3
+    : kIsOneOf<T, Hello, RelayStart>                                                       ? 4
+    : kIsOneOf<T, End, EtcdSpec, ProgramSpec>                                              ? 5
+    : kIsOneOf<T, Cpu, DeadlineSpec, ElasticSpec, Fault, NodeSpec, Start, WorkerPlacement> ? 6
+    : kIsOneOf<T, ReportStyle>                                                             ? 7
+                                                                                           : 0;
 template <typename One, typename Other>
-auto fields(std::pair<One, Other>& value) {
-  return std::tie(value.first, value.second);
+inline constexpr std::size_t kMembers<std::pair<One, Other>> = 2;
+
+template <typename T>
+requires(kMembers<std::remove_const_t<T>> > 0) auto fields(T& value) {
+  constexpr std::size_t kCount = kMembers<std::remove_const_t<T>>;
+  if constexpr (kCount == 2) {
+    auto& [a, b] = value;
+    return std::tie(a, b);
+  } else if constexpr (kCount == 3) {
+    auto& [a, b, c] = value;
+    return std::tie(a, b, c);
+  } else if constexpr (kCount == 4) {
+    auto& [a, b, c, d] = value;
+    return std::tie(a, b, c, d);
+  } else if constexpr (kCount == 5) {
+    auto& [a, b, c, d, e] = value;
+    return std::tie(a, b, c, d, e);
+  } else if constexpr (kCount == 6) {
+    auto& [a, b, c, d, e, f] = value;
+    return std::tie(a, b, c, d, e, f);
+  } else {
+    auto& [a, b, c, d, e, f, g] = value;
+    return std::tie(a, b, c, d, e, f, g);
+  }
 }
-template <typename One, typename Other>
-auto fields(const std::pair<One, Other>& value) {
-  return std::tie(value.first, value.second);
-}
+
+// --- Other structs
+
 // Secret::make() is the reverse.
 inline auto fields(const Secret& value) { return std::tie(value.bytes(), value.from()); }
-auto fields(Is<Endpoint> auto& value) {
-  auto& [host, port] = value;
-  return std::tie(host, port);
-}
-
-// --- Facts
-
-auto fields(Is<Cpu> auto& value) {
-  auto& [cpu, core, cache, package, memory_node, is_allowed] = value;
-  return std::tie(cpu, core, cache, package, memory_node, is_allowed);
-}
-auto fields(Is<Gpu> auto& value) {
-  auto& [pci_address, uuid, memory_node] = value;
-  return std::tie(pci_address, uuid, memory_node);
-}
-auto fields(Is<Topology> auto& value) {
-  auto& [cpus, memory_nodes, gpus] = value;
-  return std::tie(cpus, memory_nodes, gpus);
-}
 // What the plan of a node reads. The rest is about the launcher's own console, secrets and network.
 auto fields(Is<HostFacts> auto& value) {
   auto& [hostname, usable_cpus, cpus, gpus, installed_gpus, gpu_variable, environment, exports,
@@ -82,47 +98,13 @@ auto fields(Is<HostFacts> auto& value) {
   return std::tie(hostname, usable_cpus, cpus, gpus, installed_gpus, gpu_variable, environment,
                   working_directory, own_folder, addresses);
 }
-auto fields(Is<Lookups> auto& value) {
-  auto& [paths, has_topology] = value;
-  return std::tie(paths, has_topology);
-}
-auto fields(Is<LookupAnswers> auto& value) {
-  auto& [files, topology, topology_problem] = value;
-  return std::tie(files, topology, topology_problem);
-}
-auto fields(Is<HostReport> auto& value) {
-  auto& [facts, answers] = value;
-  return std::tie(facts, answers);
-}
 
-// --- The spec of an agent
-
-auto fields(Is<WorkerPlacement> auto& value) {
-  auto& [cpus, cores, memory_nodes, memory, omp_threads, devices] = value;
-  return std::tie(cpus, cores, memory_nodes, memory, omp_threads, devices);
-}
-auto fields(Is<StreamPlan> auto& value) {
-  auto& [to_file, to_console, is_labeled] = value;
-  return std::tie(to_file, to_console, is_labeled);
-}
 // The agent sets channel_fd.
 auto fields(Is<OutputSpec> auto& value) {
   auto& [mode, streams, label_template, has_timestamps, gathers, gathers_by_channel, channel_fd,
          duplicate_stdout_filters, duplicate_stderr_filters, log_dir] = value;
   return std::tie(mode, streams, label_template, has_timestamps, gathers, gathers_by_channel,
                   duplicate_stdout_filters, duplicate_stderr_filters, log_dir);
-}
-auto fields(Is<WrapSpec> auto& value) {
-  auto& [argv, ranks] = value;
-  return std::tie(argv, ranks);
-}
-auto fields(Is<ProgramSpec> auto& value) {
-  auto& [role, workers, argv, arguments_at, environment] = value;
-  return std::tie(role, workers, argv, arguments_at, environment);
-}
-auto fields(Is<PreloadSpec> auto& value) {
-  auto& [modules, import_timeout] = value;
-  return std::tie(modules, import_timeout);
 }
 auto fields(Is<WorkerSpec> auto& value) {
   auto& [argv, substitutes_local_rank, passes_local_rank, program_arguments_at, programs,
@@ -131,47 +113,6 @@ auto fields(Is<WorkerSpec> auto& value) {
   return std::tie(argv, substitutes_local_rank, passes_local_rank, program_arguments_at, programs,
                   environment, virtual_local_rank, stdin_source, wrap, placements, device_variable,
                   preload);
-}
-auto fields(Is<DeadlineSpec> auto& value) {
-  auto& [end, limit, slurm_job, signal_before, signal, reason] = value;
-  return std::tie(end, limit, slurm_job, signal_before, signal, reason);
-}
-auto fields(Is<Fault> auto& value) {
-  auto& [kind, target, code, round, after, text] = value;
-  return std::tie(kind, target, code, round, after, text);
-}
-auto fields(Is<RandomFaults> auto& value) {
-  auto& [seed, every, text] = value;
-  return std::tie(seed, every, text);
-}
-auto fields(Is<FaultPlan> auto& value) {
-  auto& [faults, random, cut_interface] = value;
-  return std::tie(faults, random, cut_interface);
-}
-auto fields(Is<KnownAddresses> auto& value) {
-  auto& [endpoint, addresses, has_loopback] = value;
-  return std::tie(endpoint, addresses, has_loopback);
-}
-auto fields(Is<CertificateFiles> auto& value) {
-  auto& [certificate, key, authorities] = value;
-  return std::tie(certificate, key, authorities);
-}
-auto fields(Is<EtcdSpec> auto& value) {
-  auto& [endpoints, is_https, files, prefix, stands] = value;
-  return std::tie(endpoints, is_https, files, prefix, stands);
-}
-auto fields(Is<ElasticSpec> auto& value) {
-  auto& [min_nodes, rank_order, last_call_timeout, min_uptime, exclude_after, exclude_slow] = value;
-  return std::tie(min_nodes, rank_order, last_call_timeout, min_uptime, exclude_after,
-                  exclude_slow);
-}
-auto fields(Is<RoleShare> auto& value) {
-  auto& [role, workers] = value;
-  return std::tie(role, workers);
-}
-auto fields(Is<ExitKinds> auto& value) {
-  auto& [codes, signals, faults] = value;
-  return std::tie(codes, signals, faults);
 }
 // The agent sets diagnose.
 auto fields(Is<RestartPolicy> auto& value) {
@@ -208,43 +149,6 @@ auto fields(Is<Plan> auto& value) {
   auto& [agent, origins, is_doctor, explain, cannot_start, report_file, html_report_file,
          exit_codes, requeues, dry_run, log_level, notes, warnings] = value;
   return std::tie(agent, is_doctor, exit_codes, log_level, notes, warnings);
-}
-auto fields(Is<ReportStyle> auto& value) {
-  auto& [invoked_as, has_color, has_shown_stderr, columns, utc_offset, log_directory, report_file] =
-      value;
-  return std::tie(invoked_as, has_color, has_shown_stderr, columns, utc_offset, log_directory,
-                  report_file);
-}
-
-// --- Messages
-
-auto fields(Is<Start> auto& value) {
-  auto& [nonce, directory, devices, cpus, scratch, lookups] = value;
-  return std::tie(nonce, directory, devices, cpus, scratch, lookups);
-}
-auto fields(Is<NodeSpec> auto& value) {
-  auto& [plan, style, removed_variables, listens, has_own_address, has_master_port] = value;
-  return std::tie(plan, style, removed_variables, listens, has_own_address, has_master_port);
-}
-auto fields(Is<Place> auto& value) {
-  auto& [port, master_port, addresses] = value;
-  return std::tie(port, master_port, addresses);
-}
-auto fields(Is<Hello> auto& value) {
-  auto& [problem, exit_code, place, machine] = value;
-  return std::tie(problem, exit_code, place, machine);
-}
-auto fields(Is<Go> auto& value) {
-  auto& [places, is_one_machine] = value;
-  return std::tie(places, is_one_machine);
-}
-auto fields(Is<End> auto& value) {
-  auto& [exit_code, text, report, could_not_reach, events] = value;
-  return std::tie(exit_code, text, report, could_not_reach, events);
-}
-auto fields(Is<RelayStart> auto& value) {
-  auto& [argv, name, first_line, nonce] = value;
-  return std::tie(argv, name, first_line, nonce);
 }
 
 }  // namespace drun::hosts

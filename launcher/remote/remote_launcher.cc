@@ -218,7 +218,7 @@ RemoteLauncher::RemoteLauncher(const HostPlan& plan, const HostFacts& own_facts,
              {.on_bytes = [this](std::string_view bytes) { send_input(bytes); },
               .on_end = [this] { send_input({}); }}),
       signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, *this),
-      state_(launching_of(plan.nodes.size(), plan.fanout, plan.login_timeout)),
+      state_(launching_of(plan.nodes.size(), plan.fanout, plan.options.hosts.login_timeout)),
       own_facts_(own_facts),
       plannings_(plan.nodes.size()),
       receivers_(plan.nodes.size()),
@@ -427,7 +427,7 @@ void RemoteLauncher::send_spec(std::size_t host, Plan&& plan) {
                 .has_master_port = plan_.master_port != 0};
   remove_own_variables(spec, plannings_[host].report->facts.environment);
   plannings_[host].report.reset();
-  say(host, to_text(spec));
+  say(host, to_text(std::move(spec)));
 }
 
 SshSpec RemoteLauncher::spec_of(std::size_t host) const {

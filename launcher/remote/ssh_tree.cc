@@ -133,8 +133,9 @@ void Branch::take(const agent::Frame& frame) {
 
 // The relay's own Hello. If the relay cannot serve, the answer applies to all its hosts.
 void Branch::take_hello(const agent::Frame& frame) {
-  const Result<Hello> hello = parse<Hello>(frame.payload);
-  if (!hello || hello->problem.empty()) return;
+  const Result<Message> message = parse(frame.payload);
+  const Hello* const hello = message ? std::get_if<Hello>(&*message) : nullptr;
+  if (hello == nullptr || hello->problem.empty()) return;
   const auto sessions = sessions_;
   for (const auto& [host, session] : sessions)
     if (!session->has_spoken()) session->take(frame);
@@ -304,8 +305,9 @@ void Relay::obey(const RelayCommand& command, std::string_view bytes) {
 }
 
 void Relay::begin(std::size_t host, std::string_view text) {
-  Result<RelayStart> start = parse<RelayStart>(text);
-  if (!start || sessions_.contains(host)) return;
+  Result<Message> message = parse(text);
+  RelayStart* const start = message ? std::get_if<RelayStart>(&*message) : nullptr;
+  if (start == nullptr || sessions_.contains(host)) return;
   if (start->argv.empty()) {
     std::error_code ec;
     start->argv = {std::filesystem::read_symlink("/proc/self/exe", ec).string(), "--from-stdin"};

@@ -9,25 +9,12 @@ namespace {
 
 using namespace drun;
 
-template <typename Message>
-void check_again(std::string_view text) {
-  const Result<Message> message = hosts::parse<Message>(text);
-  if (!message) return;
-  const std::string again = hosts::to_text(*message);
-  const Result<Message> read = hosts::parse<Message>(again);
-  if (!read || hosts::to_text(*read) != again) std::abort();
-}
-
 void check_values(std::string_view line) {
-  check_again<hosts::Start>(line);
-  check_again<hosts::Lookups>(line);
-  check_again<hosts::LookupAnswers>(line);
-  check_again<hosts::HostReport>(line);
-  check_again<hosts::NodeSpec>(line);
-  check_again<hosts::Hello>(line);
-  check_again<hosts::Go>(line);
-  check_again<hosts::End>(line);
-  check_again<hosts::RelayStart>(line);
+  if (const auto message = hosts::parse(line)) {
+    const std::string again = hosts::to_text(*message);
+    const auto read = hosts::parse(again);
+    if (!read || hosts::to_text(*read) != again) std::abort();
+  }
   static_cast<void>(hosts::parse_ended(line));
   static_cast<void>(hosts::parse_relay_line(line));
   static_cast<void>(hosts::parse_relay_command(line));

@@ -60,9 +60,17 @@ class Changer {
   std::mt19937 random_{Catch::rngSeed()};
 };
 
-template <typename Message>
-Message changed() {
-  Message message;
+template <typename T>
+Result<T> parse_as(std::string_view text) {
+  Result<Message> message = parse(text);
+  if (!message) return message.error();
+  REQUIRE(std::holds_alternative<T>(*message));
+  return std::get<T>(*std::move(message));
+}
+
+template <typename T>
+T changed() {
+  T message;
   Changer().change(message);
   return message;
 }
@@ -83,21 +91,19 @@ NodeSpec changed_spec() {
   return spec;
 }
 
-template <typename Message>
-void check_round_trip(const Message& message) {
+template <typename T>
+void check_round_trip(const T& message) {
   const std::string text = to_text(message);
   CHECK(text.find('\n') == text.npos);
-  CHECK(is_a<Message>(text));
-  const Result<Message> read = parse<Message>(text);
+  const Result<T> read = parse_as<T>(text);
   INFO((read ? "" : read.error().message));
   REQUIRE(read);
   CHECK(to_text(*read) == text);
-  if constexpr (std::equality_comparable<Message>) CHECK(*read == message);
+  if constexpr (std::equality_comparable<T>) CHECK(*read == message);
 }
 
-template <typename Message>
 std::string defect(const std::string& text) {
-  const Result<Message> read = parse<Message>(text);
+  const Result<Message> read = parse(text);
   REQUIRE_FALSE(read);
   CHECK(read.error().code == ErrorCode::Refused);
   return read.error().message;
@@ -140,33 +146,31 @@ TEST_CASE("the test of messages changes every field of a spec") {
 }
 
 TEST_CASE("a malformed message is rejected with the position of the defect") {
-  CHECK_THAT(defect<Hello>(""), ContainsSubstring("is another one"));
-  CHECK_THAT(defect<Hello>("hello {}"), ContainsSubstring("\"hello\" is malformed at /;"));
-  CHECK_THAT(defect<Hello>("hello [\"\",0]"), ContainsSubstring("malformed at /;"));
-  CHECK_THAT(defect<Hello>(R"(hello ["",0,[1,2,["a",3]],""])"),
-             ContainsSubstring("malformed at /2/2/1/"));
-  CHECK_THAT(defect<Hello>(R"(hello ["",1e99,[1,2,[]],""])"), ContainsSubstring("/1/"));
-  CHECK_THAT(defect<Hello>(R"(hello ["",99999999999,[1,2,[]],""])"), ContainsSubstring("/1/"));
-  CHECK_THAT(defect<Hello>("hello " + std::string(kMostLineBytes, ' ')),
-             ContainsSubstring("has over 4194304 bytes"));
-  CHECK_THAT(defect<LookupAnswers>(R"(found [[["/bin/p",4]],null,""])"),
-             ContainsSubstring("/0/0/1/"));
+  CHECK_THAT(defect(""), ContainsSubstring("\"\" is unknown"));
+  CHECK_THAT(defect("hello {}"), ContainsSubstring("\"hello\" is malformed at /;"));
+  CHECK_THAT(defect("hello [\"\",0]"), ContainsSubstring("malformed at /;"));
+  CHECK_THAT(defect(R"(hello ["",0,[1,2,["a",3]],""])"), ContainsSubstring("malformed at /2/2/1/"));
+  CHECK_THAT(defect(R"(hello ["",1e99,[1,2,[]],""])"), ContainsSubstring("/1/"));
+  CHECK_THAT(defect(R"(hello ["",99999999999,[1,2,[]],""])"), ContainsSubstring("/1/"));
+  CHECK_THAT(defect("hello " + std::string(2 * kMostLineBytes, ' ')),
+             ContainsSubstring("has over 8 MiB"));
+  CHECK_THAT(defect(R"(found [[["/bin/p",4]],null,""])"), ContainsSubstring("/0/0/1/"));
 }
 
 TEST_CASE("a start of another protocol version is not a start") {
   const std::string start = to_text(Start{});
   CHECK(start.starts_with("start " + std::to_string(kProtocol) + " "));
-  CHECK_FALSE(is_a<Start>("start 6 []"));
-  CHECK_FALSE(is_a<Start>("start 70 []"));
-  CHECK_FALSE(is_a<Start>(R"({"protocol":6,"nonce":""})"));
+  CHECK_FALSE(parse("start 6 []"));
+  CHECK_FALSE(parse("start 70 []"));
+  CHECK_FALSE(parse(R"({"protocol":6,"nonce":""})"));
 }
 
 TEST_CASE("an agent rejects a spec whose parts do not fit together") {
-  REQUIRE(parse<NodeSpec>(to_text(changed_spec())));
+  REQUIRE(parse(to_text(changed_spec())));
   const auto defect_after = [](const auto& damage) {
     NodeSpec spec = changed_spec();
     damage(spec.plan.agent);
-    return defect<NodeSpec>(to_text(spec));
+    return defect(to_text(spec));
   };
   using Agent = AgentSpec;
   CHECK_THAT(defect_after([](Agent& agent) { agent.join.local_world_size = 0; }),
@@ -193,7 +197,7 @@ TEST_CASE("a launcher rejects impossible facts") {
   const auto defect_after = [](const auto& damage) {
     HostReport report;
     damage(report.facts);
-    return defect<HostReport>(to_text(report));
+    return defect(to_text(report));
   };
   CHECK_THAT(defect_after([](HostFacts& facts) { facts.usable_cpus = 1 << 30; }),
              ContainsSubstring("CPUs"));
@@ -276,20 +280,20 @@ TEST_CASE("a go with too many endpoints or an impossible port is rejected") {
   check_round_trip(
       Go{.places = {{.port = 4711, .master_port = 1, .addresses = {"10.0.0.1", "n"}}, {}},
          .is_one_machine = true});
-  CHECK_FALSE(parse<Go>(to_text(Go{.places = {{.port = 70000}}})));
-  CHECK_FALSE(parse<Go>(to_text(Go{.places = {{.port = 1, .master_port = -1}}})));
+  CHECK_FALSE(parse(to_text(Go{.places = {{.port = 70000}}})));
+  CHECK_FALSE(parse(to_text(Go{.places = {{.port = 1, .master_port = -1}}})));
   Go many;
   many.places.resize(kMostPlaces + 1);
-  CHECK_FALSE(parse<Go>(to_text(many)));
+  CHECK_FALSE(parse(to_text(many)));
   for (const char* line : {"", "signal 15", "gone", "go ", "go []", "go {}", "go [[1],true]"})
-    CHECK_FALSE(parse<Go>(line));
+    CHECK_FALSE(parse(line));
 }
 
 TEST_CASE("random bytes after a word are parsed safely") {
   const auto seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  for (int i = 0; i < 1000; ++i) (void)parse<Go>("go " + random_bytes(random));
+  for (int i = 0; i < 1000; ++i) (void)parse("go " + random_bytes(random));
 }
 
 TEST_CASE("a member uses the port and addresses of the go line") {

@@ -325,8 +325,10 @@ TEST_CASE("all hosts receive the addresses and ports of the hosts that coordinat
     const std::string told = launch.after(HelloCame{2, hello(0, "m2")});
     const std::string line = told.substr(0, told.find(" to 0; "));
     CHECK(told == line + " to 0; " + line + " to 1; " + line + " to 2");
-    const Result<Go> go = parse<Go>(line);
-    REQUIRE(go);
+    const Result<Message> message = parse(line);
+    REQUIRE(message);
+    const Go* const go = std::get_if<Go>(&*message);
+    REQUIRE(go != nullptr);
     CHECK_FALSE(go->is_one_machine);
     REQUIRE(go->places.size() == 1);
     CHECK(go->places[0] == Place{.port = 4711, .addresses = {"10.0.0.1"}});
@@ -335,7 +337,7 @@ TEST_CASE("all hosts receive the addresses and ports of the hosts that coordinat
     launch.after(HelloCame{0, hello(4711, "m1")});
     launch.after(HelloCame{1, hello(0, "m1")});
     const std::string told = launch.after(HelloCame{2, hello(0, "m1")});
-    CHECK(parse<Go>(told.substr(0, told.find(" to 0; ")))->is_one_machine);
+    CHECK(std::get<Go>(*parse(told.substr(0, told.find(" to 0; ")))).is_one_machine);
   }
   SECTION("a host without a valid port cannot coordinate") {
     CHECK(launch.after(HelloCame{0, hello(0, "m1")}) == "let go 0");
