@@ -46,6 +46,7 @@ struct HostFacts {
   std::optional<LaunchedNode> launched{};   // absent: this drun makes the plan of its own node
   std::string working_directory{};          // absolute; empty if it was removed
   std::string own_folder{};                 // of this drun
+  std::string drun_version{};               // likewise
   std::string random_id{};                  // 32 hexadecimal digits, new in each process
   std::chrono::seconds utc_offset{0};       // of local time, for display
   bool has_terminal = false;                // whether stderr is a terminal

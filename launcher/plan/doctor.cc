@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <string>
 
-#include "launcher/base/version.h"
 #include "launcher/plan/programs.h"
 
 namespace drun {
@@ -13,7 +12,7 @@ constexpr int kProblemsFound = 1;  // the probe's exit code
 
 std::vector<std::string> probe_words(const HostFacts& host) {
   std::vector<std::string> words{
-      host.own_folder + "/drun-probe", std::string("--drun-version=") + kVersion,
+      host.own_folder + "/drun-probe", "--drun-version=" + host.drun_version,
       "--cores=" + std::to_string(host.usable_cpus), "--gpus=" + std::to_string(host.gpus)};
   if (host.launched) words.emplace_back("--quiet");
   return words;

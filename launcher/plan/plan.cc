@@ -9,7 +9,6 @@
 
 #include "agent/preload/protocol.h"
 #include "agent/supervise/worker_command.h"
-#include "launcher/base/version.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/host_plan.h"
@@ -428,7 +427,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.report_file = reports->json;
   plan.html_report_file = reports->html;
   plan.agent.keeps_events = reports->html.has_value();
-  plan.agent.drun_version = kVersion;
+  plan.agent.drun_version = host.drun_version;
   plan.agent.events_file = options.events.value_or("");
   plan.agent.web = options.metrics;
   const bool is_torchrun = options.invoked_as == "torchrun";

@@ -92,11 +92,11 @@ inline auto fields(const Secret& value) { return std::tie(value.bytes(), value.f
 // What the plan of a node reads. The rest is about the launcher's own console, secrets and network.
 auto fields(Is<HostFacts> auto& value) {
   auto& [hostname, usable_cpus, cpus, gpus, installed_gpus, gpu_variable, environment, exports,
-         launched, working_directory, own_folder, random_id, utc_offset, has_terminal, columns,
-         addresses, interfaces, addresses_of, slurm_addresses, source_address, topology, probe,
-         meeting, secret_file, new_secret, free_port, machine_id, file_text] = value;
+         launched, working_directory, own_folder, drun_version, random_id, utc_offset, has_terminal,
+         columns, addresses, interfaces, addresses_of, slurm_addresses, source_address, topology,
+         probe, meeting, secret_file, new_secret, free_port, machine_id, file_text] = value;
   return std::tie(hostname, usable_cpus, cpus, gpus, installed_gpus, gpu_variable, environment,
-                  working_directory, own_folder, addresses);
+                  working_directory, own_folder, drun_version, addresses);
 }
 
 // The agent sets channel_fd.
