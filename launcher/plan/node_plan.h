@@ -24,7 +24,7 @@
 
 namespace drun::hosts {
 
-// --- What a plan looks up on the node's host
+// --- The lookups of a plan on the node's host
 
 struct Lookups {
   std::vector<std::string> paths{};
@@ -43,7 +43,7 @@ struct LookupAnswers {
 // On the host. May block on its file systems.
 LookupAnswers look_up(const Lookups& lookups, const HostFacts& here);
 
-// What the node's plan would look up on this machine, and most likely on its host.
+// The lookups of the node's plan if its host were like this machine.
 Lookups expected_lookups(const HostPlan& plan, std::size_t rank, const HostFacts& here);
 
 // --- The plan

@@ -89,7 +89,7 @@ requires(kMembers<std::remove_const_t<T>> > 0) auto fields(T& value) {
 
 // Secret::make() is the reverse.
 inline auto fields(const Secret& value) { return std::tie(value.bytes(), value.from()); }
-// What the plan of a node reads. The rest is about the launcher's own console, secrets and network.
+// The plan of a node reads these. The rest is about the launcher's console, secrets and network.
 auto fields(Is<HostFacts> auto& value) {
   auto& [hostname, usable_cpus, cpus, gpus, installed_gpus, gpu_variable, environment, exports,
          launched, working_directory, own_folder, drun_version, random_id, utc_offset, has_terminal,
