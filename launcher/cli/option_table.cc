@@ -91,18 +91,14 @@ const OptionTable::Option& OptionTable::find(std::string_view name) const {
 }
 
 void OptionTable::take_flag(const Option& option, Source source, bool is_on) {
-  const std::string name(option.name());
   sources_.emplace(option.name(), source);
-  words_.push_back(name + (is_on ? "=true" : "=false"));
-  if (is_on) given_.push_back({name, std::nullopt});
+  words_.push_back(std::string(option.name()) + (is_on ? "=true" : "=false"));
 }
 
 void OptionTable::take_value(const Option& option, Source source,
                              const std::optional<std::string>& value) {
-  const std::string name(option.name());
   sources_.emplace(option.name(), source);
-  words_.insert(words_.end(), {name, value.value_or("")});
-  given_.push_back({name, value});
+  words_.insert(words_.end(), {std::string(option.name()), value.value_or("")});
 }
 
 Result<void> OptionTable::take_variables() {

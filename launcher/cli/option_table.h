@@ -90,8 +90,6 @@ class OptionTable {
 
   // The source of each given value: "--tee", "PET_TEE" or the configuration file.
   std::map<std::string, std::string> sources() const;
-  // The given options, from the command line, variables and the configuration file.
-  const std::vector<GivenOption>& given() const { return given_; }
   std::vector<KnownOption> known() const;
   std::vector<OptionSyntax> syntax() const;  // all, including hidden ones
 
@@ -135,7 +133,6 @@ class OptionTable {
   std::vector<Option> options_;                 // in order of declaration
   std::map<std::string_view, Source> sources_;  // of the given options
   std::vector<std::string> words_;              // the given options for CLI11
-  std::vector<GivenOption> given_;
   std::string config_file_;
 };
 

@@ -84,10 +84,6 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
                                        options.invoked_as + " [options] program [args...]"};
   }
   options.sources = table.sources();
-  if (options.hosts.names_hosts()) {
-    for (const GivenOption& given : table.given())
-      options.hosts.given.emplace_back(given.name, given.value);
-  }
   if (Result<void> taken = export_mca(options.hosts); !taken) return taken.error();
   options.program = arguments->program.value_or("");
   options.program_arguments = own_arguments(arguments->program_arguments, is_torchrun);

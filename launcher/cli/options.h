@@ -70,8 +70,6 @@ struct HostOptions {
   std::optional<int> ssh_tree{};   // --ssh-tree: number of branches
   bool leaves_logs_there = false;  // --no-gather-logs
   std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};
-  // All given options by canonical name, for the agents on the hosts. Only set if names_hosts().
-  std::vector<std::pair<std::string, std::optional<std::string>>> given{};
 
   bool names_hosts() const { return hosts || hostfile || local_nodes; }
   bool operator==(const HostOptions&) const = default;
@@ -162,10 +160,6 @@ struct Options {
   EngineChoice engine = EngineChoice::Auto;
   // Other machines.
   HostOptions hosts{};
-  // For an agent of --hosts: the launcher sends the endpoint after all agents have reported.
-  bool is_placed_later = false;
-  std::optional<std::size_t> own_seat{};  // then: index of this host's endpoint
-  bool is_checked_first = false;          // the launcher checks all hosts before anything starts
   std::optional<DoctorOptions> doctor{};
   // The program.
   bool module = false;

@@ -19,13 +19,11 @@
 #include "agent/process/scratch.h"
 #include "agent/supervise/agent.h"
 #include "launcher/base/version.h"
-#include "launcher/cli/options.h"
 #include "launcher/commands/commands.h"
 #include "launcher/facts/host.h"
 #include "launcher/plan/doctor.h"
+#include "launcher/plan/node_plan.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/programs.h"
-#include "launcher/plan/rendezvous.h"
 #include "launcher/remote/agent_protocol.h"
 #include "launcher/remote/meeting.h"
 #include "launcher/remote/ssh_tree.h"
@@ -114,27 +112,33 @@ class Channel {
   Channel(UniqueFd fd, std::string nonce) : fd_(std::move(fd)), nonce_(std::move(nonce)) {}
 
   int fd() const { return fd_.get(); }
-  const std::string& nonce() const { return nonce_; }
-  // Sends the first frame.
-  void hello(const Hello& hello) const {
-    write_all(fd_.get(),
-              agent::preamble(nonce_) + agent::to_frame(agent::FrameType::Control, to_text(hello)));
+  // Sends a control frame; the preamble precedes the first one.
+  void send(const Message& message) {
+    const std::string text = to_text(message);
+    if (text.size() <= kMostLineBytes) return write_frame(text);
+    decline("the facts of this host, such as its environment, have over 4 MiB", kSystemError);
   }
-  int decline(const std::string& problem, int code) const {
-    hello({.version = kVersion, .problem = problem, .exit_code = code});
+  int decline(const std::string& problem, int code) {
+    send(Hello{.problem = problem, .exit_code = code});
     return code;
   }
   // `unfinished`: the rest of the previous frame.
-  void end(const End& end, const std::string& unfinished) const {
+  void end(const End& end, const std::string& unfinished) {
     std::string text = to_text(end);
     if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, end.report, {}});
     if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, {}, {}});
-    write_all(fd_.get(), unfinished + agent::to_frame(agent::FrameType::Control, text));
+    write_all(fd_.get(), unfinished);
+    write_frame(text);
   }
 
  private:
+  void write_frame(const std::string& text) {
+    const std::string start = nonce_.empty() ? "" : agent::preamble(std::exchange(nonce_, {}));
+    write_all(fd_.get(), start + agent::to_frame(agent::FrameType::Control, text));
+  }
+
   UniqueFd fd_;
-  std::string nonce_;
+  std::string nonce_;  // empty: the preamble has been sent
 };
 
 // For a launcher that cannot read frames of this version.
@@ -143,25 +147,21 @@ int decline_in_words(const std::string& problem) {
   return kRendezvousRefused;
 }
 
+int decline_version() {
+  return decline_in_words(std::string("another version of drun is installed here (") + kVersion +
+                          "); install the same on all hosts");
+}
+
 struct Problem {
   std::string text;
   int exit_code = 0;
 };
 
-// Variables that select the GPUs which the agent counts and assigns.
-bool names_devices(std::string_view name) {
-  return name == "CUDA_VISIBLE_DEVICES" || name == "HIP_VISIBLE_DEVICES" ||
-         name == "ROCR_VISIBLE_DEVICES";
-}
-
-// Applies the variables, CPUs and directory of `start`. Other variables only affect the workers
-// (HostFacts::exports).
+// Applies the variables, CPUs and directory of `start`.
 std::optional<Problem> enter(const Start& start) {
-  for (const auto& [name, value] : start.environment) {
-    const bool is_name = !name.empty() && name.find('=') == name.npos;
-    const bool is_set =
-        is_name && (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) == 0);
-    if (!is_set) return Problem{"cannot set the variable \"" + name + "\"", kUsage};
+  for (const auto& [name, value] : start.devices) {
+    if (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) != 0)
+      return Problem{"cannot set the variable \"" + name + "\"", kUsage};
   }
   // Must precede the detection of this process's CPUs.
   if (!start.cpus.empty()) {
@@ -174,60 +174,18 @@ std::optional<Problem> enter(const Start& start) {
                  kNotFound};
 }
 
-Result<Options> options_of(const Start& start, const HostFacts& host) {
-  // Ignores PET_ variables of the login on this host, which are not part of the user's command
-  // line.
-  const Lookup lookup = [&host](std::string_view name) {
-    return name.starts_with("PET_") ? std::nullopt : variable(host, name);
-  };
-  Result<Command> command = parse_command_line(start.arguments, lookup);
-  if (!command) return command.error();
-  auto* options = std::get_if<Options>(&*command);
-  if (options == nullptr) return Error{ErrorCode::Refused, "these are not the words of a job"};
-  options->is_checked_first = true;
-  options->is_placed_later = start.is_placed_later;
-  if (start.seat >= 0) options->own_seat = static_cast<std::size_t>(start.seat);
-  return std::move(*options);
-}
-
-// Uses the label of --hosts, unless a variable on this machine sets another.
-void label_lines(Plan& plan, const Start& start, const HostFacts& host) {
-  if (!variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
-    plan.agent.output.label_template = start.label;
-}
-
-// Sends the workers' lines to the launcher, which stores and prints them.
-void send_lines(OutputSpec& output, const Start& start) {
-  if (!start.sends_lines) return;
-  output.gathers = true;
-  output.gathers_by_channel = true;
-  if (!start.keeps_all) return;
-  for (auto& streams : output.streams)
-    for (StreamPlan& stream : streams) stream.to_file = true;
-}
-
-ReportStyle style_of(const Start& start, const std::string& invoked_as) {
-  return {.invoked_as = invoked_as,
-          .has_color = start.has_color,
-          .columns = start.columns,
-          .utc_offset = std::chrono::seconds(start.utc_offset_s),
-          .log_directory = start.log_directory,
-          .report_file = start.report_file};
-}
-
 bool could_not_reach(const Outcome& outcome) {
   const auto* not_run = std::get_if<NotRun>(&outcome.ending);
   return not_run != nullptr && not_run->error.code == ErrorCode::Unreachable;
 }
 
 // If this agent may coordinate the job, opens the listening sockets and returns their address.
-Result<Place> open_place(JoinSpec& join, const Start& start, const HostFacts& host,
-                         bool has_master_port) {
+Result<Place> open_place(JoinSpec& join, const NodeSpec& spec, const HostFacts& host) {
   Place place;
-  if (!start.is_placed_later || start.seat < 0) return place;
+  if (!spec.listens) return place;
   const Endpoint& endpoint = join.own_seats.empty() ? join.endpoint : join.seats[join.own_seats[0]];
   rendezvous::ListenSpec listen{.port = endpoint.port};
-  if (start.has_own_address && is_loopback(endpoint.host)) {
+  if (spec.has_own_address && is_loopback(endpoint.host)) {
     listen.loopback_only = true;
     if (endpoint.host != "localhost") listen.loopback_host = endpoint.host;
   }
@@ -240,7 +198,7 @@ Result<Place> open_place(JoinSpec& join, const Start& start, const HostFacts& ho
       addresses_to_report({.ssh_connection = variable(host, "SSH_CONNECTION").value_or(""),
                            .interfaces = host.interfaces,
                            .host_name = host.hostname});
-  if (join.store_host != StoreHost::Worker || has_master_port) return place;
+  if (join.store_host != StoreHost::Worker || spec.has_master_port) return place;
   // Rank 0 binds the port itself; it can only be checked that the port is free now.
   const Result<rendezvous::ListenSockets> free = rendezvous::open_listen_sockets({});
   if (!free) return free.error();
@@ -249,16 +207,17 @@ Result<Place> open_place(JoinSpec& join, const Start& start, const HostFacts& ho
 }
 
 // Runs the job; its outcome is sent to the launcher, which reports it.
-int run(const Plan& plan, const Start& start, const Channel& channel,
-        const std::string& invoked_as) {
-  const Log log = job_log(plan, invoked_as, start.host);
+int run(const NodeSpec& spec, const std::string& scratch, Channel& channel) {
+  const Plan& plan = spec.plan;
+  const std::string& invoked_as = spec.style.invoked_as;
+  const Log log = job_log(plan, invoked_as, plan.agent.host);
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const Result<int> code = agent::run_guarded([&] {
-    agent::set_scratch_parent(start.scratch);
+    agent::set_scratch_parent(scratch);
     const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
-    ReportStyle style = style_of(start, invoked_as);
-    if (!start.sends_lines) style.log_directory = ended.log_directory;
+    ReportStyle style = spec.style;
+    if (!plan.agent.output.gathers_by_channel) style.log_directory = ended.log_directory;
     style.has_shown_stderr = has_shown_stderr(plan.agent, ended);
     const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
@@ -266,7 +225,7 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
             .report = {},
             .could_not_reach = could_not_reach(ended.outcome),
             .events = ended.events};
-    end.report = report_for_file(start.report_file, ended.outcome, end.exit_code,
+    end.report = report_for_file(style.report_file, ended.outcome, end.exit_code,
                                  plan.agent.worker.placements, style, ended.phases);
     channel.end(end, ended.unfinished_frame);
     return end.exit_code;
@@ -291,47 +250,39 @@ int run_from_stdin() {
   Result<UniqueFd> fd = take_channel();
   if (!fd) return decline_in_words(fd.error().message);
   if (const auto relay = parse_relay_line(*line)) {
-    if (relay->protocol != kProtocol) return decline_in_words("another version of drun");
+    if (relay->protocol != kProtocol) return decline_version();
     return run_relay(input.take_rest(), {.fd = fd->get(), .nonce = relay->nonce});
   }
-  const Result<Start> start = parse_start(*line);
-  if (!start) return decline_in_words("another version of drun: " + start.error().message);
-  if (start->protocol != kProtocol) return decline_in_words("another version of drun");
-  const Channel channel(*std::move(fd), start->nonce);
+  const Result<Message> first = parse(*line);
+  const Start* const start = first ? std::get_if<Start>(&*first) : nullptr;
+  if (start == nullptr) return decline_version();
+  Channel channel(*std::move(fd), start->nonce);
   if (const auto problem = enter(*start)) return channel.decline(problem->text, problem->exit_code);
-  HostFacts host = look_at_host();
-  for (const EnvironmentEntry& entry : start->environment)
-    if (!names_devices(entry.first)) host.exports.push_back(entry);
-  if (!start->secret.empty()) put(host.environment, {kSecretVariable, start->secret});
-  const Result<Options> options = options_of(*start, host);
-  if (!options) return channel.decline(options.error().message, kUsage);
-  Result<Plan> plan = make_plan(*options, host);
-  if (!plan)
-    return channel.decline(plan.error().message, exit_code(plan.error(), ExitCodeStyle::Drun));
-  if (plan->cannot_start)
-    return channel.decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
-  if (!start->host.empty()) plan->agent.host = start->host;
-  plan->agent.faults.cut_interface = start->interface;
-  plan->agent.join.has_private_network = !start->interface.empty();
-  label_lines(*plan, *start, host);
-  plan->agent.output.channel_fd = channel.fd();
-  send_lines(plan->agent.output, *start);
-  const bool has_master_port = options->master_port.has_value();
-  Result<Place> place = open_place(plan->agent.join, *start, host, has_master_port);
-  if (!place) return channel.decline(place.error().message, kSystemError);
-  plan->agent.keeps_events = start->keeps_events;
-  channel.hello({.version = kVersion, .place = *std::move(place), .machine = host.machine_id});
+  const HostFacts host = look_at_host();
+  channel.send(HostReport{.facts = host, .answers = look_up(start->lookups, host)});
+  std::optional<NodeSpec> spec;
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);
     if (!word) return 0;  // the launcher has canceled the job or exited
-    const Result<Go> go = parse_go(*word);
-    if (!go && word->starts_with("go")) return decline_in_words(go.error().message);
-    if (!go) continue;
-    settle_places(plan->agent.join, *go, start->has_own_address);
-    break;
+    if (word->empty()) continue;
+    Result<Message> message = parse(*word);
+    if (!message) return channel.decline(message.error().message, kRendezvousRefused);
+    if (const auto* const lookups = std::get_if<Lookups>(&*message)) {
+      channel.send(look_up(*lookups, host));
+    } else if (auto* const told = std::get_if<NodeSpec>(&*message)) {
+      spec = std::move(*told);
+      add_own_variables(*spec, host.environment);
+      Result<Place> place = open_place(spec->plan.agent.join, *spec, host);
+      if (!place) return channel.decline(place.error().message, kSystemError);
+      channel.send(Hello{.place = *std::move(place), .machine = host.machine_id});
+    } else if (const auto* const go = std::get_if<Go>(&*message); go != nullptr && spec) {
+      settle_places(spec->plan.agent.join, *go, spec->has_own_address);
+      break;
+    }
   }
-  plan->agent.lifeline = input.take_rest();
-  return run(*plan, *start, channel, options->invoked_as);
+  spec->plan.agent.output.channel_fd = channel.fd();
+  spec->plan.agent.lifeline = input.take_rest();
+  return run(*spec, start->scratch, channel);
 }
 
 }  // namespace drun::hosts

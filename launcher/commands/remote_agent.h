@@ -30,10 +30,10 @@ class LineReader {
 
 // --- The agent's side of --hosts
 //
-//   Start line -> variables, directory, options, plan -> Hello -> "go" -> the job -> End
+//   Start -> directory, facts -> HostReport -> NodeSpec -> Hello -> Go -> the job -> End
 //
-// Start must arrive within kStartAtMost and have at most kMostLineBytes. "go" has no timeout,
-// because the launcher waits for all hosts. End of file ends the agent at any time.
+// Start must arrive within kStartAtMost. The other messages have no timeout, because the launcher
+// waits for all hosts. A line has at most kMostLineBytes. End of file ends the agent at any time.
 
 inline constexpr std::chrono::seconds kStartAtMost{60};
 

@@ -63,20 +63,17 @@ int run_hosts(const Options& options, const HostFacts& facts) {
   const Result<HostPlan> planned = make_host_plan(options, host, own_path());
   if (!planned) return refuse(options, planned.error());
   const HostPlan& plan = *planned;
-  if (plan.dry_run) {
-    const bool is_json = *plan.dry_run == DryRun::Json;
+  if (options.dry_run) {
+    const bool is_json = *options.dry_run == DryRun::Json;
     std::fputs((is_json ? host_plan_json(plan) : host_plan_text(plan)).c_str(), stdout);
     return 0;
   }
-  if (plan.explain) std::fputs(host_plan_text(plan).c_str(), stderr);
-  const Log log = console_log({.invoked_as = options.invoked_as, .level = plan.log_level});
+  if (options.explain) std::fputs(host_plan_text(plan).c_str(), stderr);
+  const Log log = console_log(
+      {.invoked_as = options.invoked_as, .level = options.log_level.value_or(LogLevel::Info)});
   for (const std::string& warning : plan.warnings) log.warning(warning);
-  const LauncherStyle style{.invoked_as = options.invoked_as,
-                            .columns = host.columns,
-                            .has_color = host.has_terminal && !variable(host, "NO_COLOR"),
-                            .utc_offset_s = static_cast<long>(host.utc_offset.count())};
   const Result<int> code = agent::run_guarded([&] {
-    const LaunchEnd end = run_launcher(plan, host.environment, style, log);
+    const LaunchEnd end = run_launcher(plan, host, log);
     write_report(end, plan, options.invoked_as);
     std::fputs(end.text.c_str(), stderr);
     return end.exit_code;

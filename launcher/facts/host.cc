@@ -28,6 +28,7 @@
 #include "agent/spawn/command.h"
 #include "agent/spawn/program_starter.h"
 #include "agent/stacks/helper_program.h"
+#include "launcher/base/version.h"
 #include "launcher/engines/detect.h"
 #include "launcher/engines/engine_facts.h"
 #include "launcher/engines/pmi.h"
@@ -342,6 +343,7 @@ HostFacts look_at_host() {
   std::error_code ec;
   facts.working_directory = fs::current_path(ec).string();
   facts.own_folder = fs::read_symlink("/proc/self/exe", ec).parent_path().string();
+  facts.drun_version = kVersion;
   facts.random_id = random_id();
   const std::time_t now = std::time(nullptr);
   std::tm local{};

@@ -27,6 +27,13 @@ using PortMaker = std::function<std::optional<int>()>;
 using SourceLookup = std::function<std::optional<std::string>(const std::string& address)>;
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
+// A node of a job with --hosts. The launcher makes the plans of all nodes, and checks them before
+// anything starts.
+struct LaunchedNode {
+  bool is_placed_later = false;       // the agent gets the endpoints when all agents have reported
+  std::optional<std::size_t> seat{};  // then: the index of this host's endpoint
+};
+
 struct HostFacts {
   std::string hostname{};             // from the kernel; no name lookup, which could hang
   int usable_cpus = 1;                // that this process may use: affinity and cgroup quota
@@ -36,8 +43,10 @@ struct HostFacts {
   std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // selects the visible GPUs of a worker
   std::vector<EnvironmentEntry> environment{};        // of this process
   std::vector<EnvironmentEntry> exports{};  // -x: for the workers, overrides `environment`
+  std::optional<LaunchedNode> launched{};   // absent: this drun makes the plan of its own node
   std::string working_directory{};          // absolute; empty if it was removed
   std::string own_folder{};                 // of this drun
+  std::string drun_version{};               // likewise
   std::string random_id{};                  // 32 hexadecimal digits, new in each process
   std::chrono::seconds utc_offset{0};       // of local time, for display
   bool has_terminal = false;                // whether stderr is a terminal

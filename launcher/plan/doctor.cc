@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <string>
 
-#include "launcher/base/version.h"
 #include "launcher/plan/programs.h"
 
 namespace drun {
@@ -11,18 +10,18 @@ namespace {
 
 constexpr int kProblemsFound = 1;  // the probe's exit code
 
-std::vector<std::string> probe_words(const Options& options, const HostFacts& host) {
+std::vector<std::string> probe_words(const HostFacts& host) {
   std::vector<std::string> words{
-      host.own_folder + "/drun-probe", std::string("--drun-version=") + kVersion,
+      host.own_folder + "/drun-probe", "--drun-version=" + host.drun_version,
       "--cores=" + std::to_string(host.usable_cpus), "--gpus=" + std::to_string(host.gpus)};
-  if (options.is_checked_first) words.emplace_back("--quiet");
+  if (host.launched) words.emplace_back("--quiet");
   return words;
 }
 
 }  // namespace
 
-std::vector<std::string> preflight_words(const Options& options, const HostFacts& host) {
-  std::vector<std::string> words = probe_words(options, host);
+std::vector<std::string> preflight_words(const HostFacts& host) {
+  std::vector<std::string> words = probe_words(host);
   words.emplace_back("--preflight");
   return words;
 }
@@ -36,7 +35,7 @@ std::optional<CannotStart> check_probe(const HostFacts& host) {
 
 Program doctor_program(const Options& options, const HostFacts& host) {
   Program program;
-  program.argv = probe_words(options, host);
+  program.argv = probe_words(host);
   if (options.doctor->is_json) program.argv.emplace_back("--json");
   const std::string problem = programs_problem(options, host);
   if (!problem.empty()) program.argv.push_back("--problem=" + problem);

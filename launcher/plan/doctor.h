@@ -18,7 +18,7 @@
 namespace drun {
 
 // --preflight: the command line of the probe in the job's first world.
-std::vector<std::string> preflight_words(const Options& options, const HostFacts& host);
+std::vector<std::string> preflight_words(const HostFacts& host);
 // Why the probe cannot be started here.
 std::optional<CannotStart> check_probe(const HostFacts& host);
 

@@ -1,7 +1,6 @@
 #include "launcher/plan/host_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "launcher/cli/option_values.h"
@@ -11,7 +10,6 @@
 #include "launcher/plan/programs.h"
 #include "launcher/plan/remote_command.h"
 #include "launcher/plan/rendezvous.h"
-#include "rendezvous/net/endpoint.h"
 
 namespace drun::hosts {
 namespace {
@@ -63,35 +61,6 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
 }
 
 namespace {
-
-// Options that are not passed on to the agents unchanged: the launcher handles them, or each agent
-// gets its own value.
-constexpr std::array<std::string_view, 35> kNotPassedOn{
-    "--hosts",       "--host",          "--hostfile",     "--machinefile",
-    "--include",     "--exclude",       "--np",           "--export",
-    "--map-by",      "--oversubscribe", "--ssh",          "--ssh-args",
-    "--fanout",      "--login-timeout", "--report",       "--dry-run",
-    "--explain",     "--engine",        "--nnodes",       "--node-rank",
-    "--master-addr", "--master-port",   "--rdzv-id",      "--log-level",
-    "--secret-file", "--gather-logs",   "--rdzv-backend", "--ssh-tree",
-    "--app",         "--separator",     "--mca",          "--allow-run-as-root",
-    "--config",      "--local-nodes",   "--no-copy"};
-// With several programs, these are options of each program instead.
-constexpr std::array<std::string_view, 5> kProgramsOwn{"--role", "--gpus-per-worker", "--module",
-                                                       "--no-python", "--nproc-per-node"};
-
-// Also leaves out options that the launcher replaces.
-bool is_passed_on(const std::string& name, const HostNode& node, const Options& options) {
-  const bool is_programs =
-      !node.programs.empty() &&
-      std::find(kProgramsOwn.begin(), kProgramsOwn.end(), name) != kProgramsOwn.end();
-  if (is_programs) return false;
-  if (name == "--nproc-per-node") return !node.workers;
-  if (name == "--rdzv-conf") return !is_elastic_wish(options);
-  if (name == "--log-dir" && options.hosts.local_nodes) return false;  // each node has its own
-  if (name == "--log-dir" || name == "--no-gather-logs") return !gathers_here(options);
-  return std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) == kNotPassedOn.end();
-}
 
 // Rejects options that a job over ssh does not support.
 Result<void> check(const Options& options) {
@@ -227,50 +196,6 @@ Result<void> place_meeting(HostPlan& plan, const Options& options,
   return {};
 }
 
-// /dev/null means no logs.
-bool is_own_folder(const std::optional<std::string>& log_dir) {
-  return log_dir && !log_dir->empty() && *log_dir != "/dev/null";
-}
-
-std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
-                                      const Options& options) {
-  const HostNode& node = plan.nodes[rank];
-  std::vector<std::string> words{options.invoked_as};
-  if (options.doctor) words.emplace_back("doctor");
-  const bool has_several = !node.programs.empty();
-  for (const auto& [name, value] : options.hosts.given)
-    if (is_passed_on(name, node, options)) words.push_back(value ? name + "=" + *value : name);
-  const auto add = [&words](const std::string& name, const std::string& value) {
-    words.push_back(name + "=" + value);
-  };
-  add("--engine", "none");
-  for (std::string& word : meeting_words(plan, rank, options.store))
-    words.push_back(std::move(word));
-  // Make node0 rank 0, whichever agent coordinates.
-  const bool has_order = options.rank_order || options.store == StoreHost::Worker;
-  if (plan.local_nodes && plan.nodes_wanted && !has_order) add("--rank-order", "natural");
-  if (node.workers && !has_several) add("--nproc-per-node", std::to_string(*node.workers));
-  if (plan.local_nodes && !plan.lines && is_own_folder(options.log_dir))
-    add("--log-dir", *options.log_dir + "/" + node.name);
-  if (!options.sources.contains("--output")) add("--output", "labelled");
-  if (options.log_level)
-    add("--log-level", *options.log_level == LogLevel::Debug     ? "debug"
-                       : *options.log_level == LogLevel::Info    ? "info"
-                       : *options.log_level == LogLevel::Warning ? "warning"
-                                                                 : "error");
-  if (has_several) {
-    const std::vector<std::string> all = program_words(node.programs);
-    words.insert(words.end(), all.begin(), all.end());
-    return words;
-  }
-  if (options.doctor && options.program.empty()) return words;
-  words.emplace_back("--");
-  words.push_back(options.program);
-  if (options.invoked_as == "torchrun") words.emplace_back("--");  // the first one is dropped
-  words.insert(words.end(), options.program_arguments.begin(), options.program_arguments.end());
-  return words;
-}
-
 std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
                                              const std::vector<EnvironmentEntry>& exports) {
   std::vector<EnvironmentEntry> environment = exports;
@@ -295,7 +220,6 @@ std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
                      .cpus = {},
                      .workers = share.workers,
                      .ssh_command = {},
-                     .arguments = {},
                      .environment = environment_of(share.host, exports),
                      .label = label,
                      .programs = {}});
@@ -331,16 +255,13 @@ int default_fanout(const HostFacts& host) { return std::clamp(4 * host.usable_cp
 HostPlan frame_of(const Options& options, const HostFacts& host) {
   const bool is_torchrun = options.invoked_as == "torchrun";
   return {
+      .options = options,
       .run_id = options.rdzv_id && !options.rdzv_id->empty() ? *options.rdzv_id : host.random_id,
       .directory = host.working_directory,
       .fanout = options.hosts.fanout.value_or(default_fanout(host)),
-      .login_timeout = options.hosts.login_timeout,
-      .gives_stdin = options.stdin_source == StdinSource::Rank0 && !options.doctor,
+      .gives_stdin = options.stdin_source == StdinSource::Rank0,
       .exit_codes =
-          options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun),
-      .dry_run = options.dry_run,
-      .log_level = options.log_level.value_or(LogLevel::Info),
-      .explain = options.explain};
+          options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun)};
 }
 
 }  // namespace
@@ -380,12 +301,9 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   plan_elastic_hosts(plan, options);
   if (!plan.local_nodes) plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
-  for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
-    HostNode& node = plan.nodes[rank];
-    node.arguments = arguments_of(plan, rank, options);
+  for (HostNode& node : plan.nodes)
     node.ssh_command = plan.local_nodes ? std::vector<std::string>{own_path, "--from-stdin"}
                                         : ssh_command(options.hosts, node, own_path);
-  }
   plan.warnings.insert(plan.warnings.end(), notes.warnings.begin(), notes.warnings.end());
   return plan;
 }
@@ -415,31 +333,6 @@ Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes&
 namespace {
 
 constexpr std::size_t kSeats = 3;
-// All nodes start together; torchrun's 30 s allow for nodes that users start by hand.
-constexpr const char* kLastCall = ",last_call_timeout=5";
-
-std::string endpoint_text(const std::string& host, int port) {
-  const bool is_v6 = host.find(':') != host.npos;
-  // Without a port, the agent that listens there reports its port.
-  return (is_v6 ? "[" + host + "]" : host) + (port == 0 ? "" : ":" + std::to_string(port));
-}
-
-// The agents of --local-nodes share the loopback interface of this machine.
-int seat_port(const HostPlan& plan, std::size_t seat) {
-  if (seat == 0 || plan.local_ports.empty()) return plan.master_port;
-  return plan.local_ports[seat];
-}
-
-std::string endpoints_of(const HostPlan& plan) {
-  // With a workers' store, rank 0 listens on the master port.
-  const int port = plan.has_workers_store ? 0 : plan.master_port;
-  if (plan.seats.size() == 1) return endpoint_text(plan.master_addr, port);
-  std::string text;
-  for (const std::size_t seat : plan.seats)
-    text += (text.empty() ? "" : ",") +
-            endpoint_text(address_of(plan.nodes[seat]), seat_port(plan, seat));
-  return text;
-}
 
 }  // namespace
 
@@ -478,45 +371,10 @@ void plan_elastic_hosts(HostPlan& plan, const Options& options) {
              plan.local_ports.empty()) {
     plan.master_port = kMeetingPort;  // rank 0 listens on the master port
   }
-  bool has_last_call = false;
-  for (const auto& [name, value] : options.rdzv_conf) {
-    if (name == "is_host") continue;  // determined by the order of the hosts
-    plan.rdzv_conf += "," + name + "=" + value;
-    has_last_call = has_last_call || name == "last_call_timeout";
-  }
-  if (!has_last_call) plan.rdzv_conf += kLastCall;
 }
 
 std::string address_of(const HostNode& node) {
   return node.address.empty() ? node.name : node.address;
-}
-
-std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store) {
-  // Avoids port conflicts between two jobs on one machine.
-  const bool is_own_store = store == StoreHost::Worker && !plan.local_ports.empty();
-  if (!plan.nodes_wanted) {
-    std::vector<std::string> words{"--nnodes=" + std::to_string(plan.nodes.size()),
-                                   "--node-rank=" + std::to_string(rank),
-                                   "--rdzv-id=" + plan.run_id};
-    if (plan.master_addr.empty()) return words;
-    words.push_back("--master-addr=" + plan.master_addr);
-    if (plan.master_port != 0 || plan.nodes.size() == 1)
-      words.push_back("--master-port=" + std::to_string(plan.master_port));
-    if (is_own_store)
-      words.push_back("--rdzv-endpoint=" +
-                      endpoint_text(plan.master_addr, plan.local_ports.back()));
-    return words;
-  }
-  const bool has_seat = std::find(plan.seats.begin(), plan.seats.end(), rank) != plan.seats.end();
-  const std::string conf = std::string("is_host=") + (has_seat ? "1" : "0") + plan.rdzv_conf;
-  std::vector<std::string> words{"--nnodes=" + std::to_string(plan.nodes_wanted->min) + ":" +
-                                     std::to_string(plan.nodes_wanted->max),
-                                 "--rdzv-id=" + plan.run_id, "--rdzv-backend=c10d",
-                                 "--rdzv-endpoint=" + endpoints_of(plan), "--rdzv-conf=" + conf};
-  if (is_own_store) words.push_back("--master-port=" + std::to_string(plan.local_ports.back()));
-  if (plan.has_workers_store && plan.master_port != 0)
-    words.push_back("--master-port=" + std::to_string(plan.master_port));
-  return words;
 }
 
 namespace {

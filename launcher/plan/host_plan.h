@@ -1,5 +1,6 @@
 // core. Plans a job with --hosts: which hosts are its nodes, the number of workers on each, the
-// rendezvous endpoint, and the command that starts an agent on each host.
+// rendezvous endpoint, and the command that starts an agent on each host. node_plan.h makes the
+// plan of each node.
 //
 // Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
 #pragma once
@@ -22,12 +23,10 @@ namespace drun::hosts {
 struct HostNode {
   std::string name{};
   std::string user{};
-  std::string address{};                   // of a local node; else the name is the address
-  std::vector<int> cpus{};                 // of a local node; empty: all
-  std::optional<int> workers{};            // absent: the agent decides
-  std::vector<std::string> ssh_command{};  // argv
-  // Sent to the agent over ssh's standard input.
-  std::vector<std::string> arguments{};         // of drun, with argv[0]
+  std::string address{};                        // of a local node; else the name is the address
+  std::vector<int> cpus{};                      // of a local node; empty: all
+  std::optional<int> workers{};                 // absent: the agent decides
+  std::vector<std::string> ssh_command{};       // argv
   std::vector<EnvironmentEntry> environment{};  // for its workers: -x, and --include's devices
   std::string label{};                          // prefix of its workers' lines
   std::vector<ProgramOptions> programs{};       // its share of several programs
@@ -35,6 +34,7 @@ struct HostNode {
 };
 
 struct HostPlan {
+  Options options{};  // the user's
   std::vector<HostNode> nodes{};
   std::optional<LocalNodes> local_nodes{};  // set: agents start on this machine, without ssh
   std::vector<int> local_ports{};           // free ports of the loopback interface
@@ -48,23 +48,18 @@ struct HostPlan {
   std::optional<NodeRange> nodes_wanted{};
   std::vector<std::size_t> seats{};
   bool has_workers_store = false;  // elastic job with --store=worker
-  std::string rdzv_conf{};         // the user's, with additions
   std::string directory{};         // the agents' working directory
   std::string secret{};            // of the job; empty: none. Never printed
   std::string secret_from{};       // its origin: "/home/me/secret", "DRUN_SECRET", "this job's own"
   int fanout = 8;
   // The hosts of each branch in order: the first one logs in to the others. Empty: no tree.
   std::vector<std::vector<std::size_t>> branches{};
-  std::chrono::milliseconds login_timeout{0};
   std::string report_file{};
   std::string html_report_file{};
   std::optional<OutputSpec> lines{};  // set if the workers' lines arrive as frames; their files
   bool keeps_all_lines = false;       // in those files
   bool gives_stdin = false;           // rank 0 reads the launcher's standard input
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
-  std::optional<DryRun> dry_run{};
-  LogLevel log_level = LogLevel::Info;
-  bool explain = false;
   std::vector<std::string> warnings{};
   bool operator==(const HostPlan&) const = default;
 };
@@ -79,10 +74,10 @@ Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes&
 
 // --- Elastic jobs over ssh (--nnodes=MIN:MAX)
 //
-// Selects the hosts that may coordinate the job, and the agents' arguments. MAX is at most the
-// number of hosts with workers; further hosts are spares. With three or more hosts the first three
-// are endpoints, and the job survives the loss of one. With fewer hosts, --master-addr or
-// --store=worker, only the first host is an endpoint. Errors: Usage.
+// Selects the hosts that may coordinate the job. MAX is at most the number of hosts with workers;
+// further hosts are spares. With three or more hosts the first three are endpoints, and the job
+// survives the loss of one. With fewer hosts, --master-addr or --store=worker, only the first host
+// is an endpoint. Errors: Usage.
 
 bool is_elastic_wish(const Options& options);
 
@@ -95,9 +90,6 @@ std::string address_of(const HostNode& node);
 // Call after the rendezvous endpoint is set. Sets nodes_wanted and seats; does nothing if the
 // number of nodes is fixed.
 void plan_elastic_hosts(HostPlan& plan, const Options& options);
-
-// The arguments about nodes and rendezvous for the agent of `rank`.
-std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store);
 
 // --- The login tree (--ssh-tree)
 //
@@ -122,7 +114,7 @@ std::string branches_text(const HostPlan& plan);
 //   --no-gather-logs   each host keeps its logs; so do --duplicate-...-filters
 //   none of them       no logs; lines are sent as text
 
-// Whether the hosts' lines are sent here. The hosts then do not get --log-dir and --gather-logs.
+// Whether the hosts' lines are sent here.
 bool gathers_here(const Options& options);
 
 // Absent unless gathers_here().

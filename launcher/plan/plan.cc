@@ -9,7 +9,6 @@
 
 #include "agent/preload/protocol.h"
 #include "agent/supervise/worker_command.h"
-#include "launcher/base/version.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/host_plan.h"
@@ -316,27 +315,27 @@ Result<void> plan_hang(AgentSpec& agent, const Options& options, PlanNotes& note
   return {};
 }
 
-Result<void> plan_faults(AgentSpec& agent, const Options& options) {
+Result<void> plan_faults(AgentSpec& agent, const Options& options, const HostFacts& host) {
   JobSize size{.nodes = agent.join.node_count};
   if (agent.join.node_count == 1) size.workers = agent.join.local_world_size;
   if (Result<void> fits = check_faults(options.inject, size); !fits)
     return with_context(fits.error(), "--inject");
-  // If --local-nodes started this agent, the launcher has checked this already.
+  // The launcher of --local-nodes has checked this already.
   for (const Fault& fault : options.inject.faults)
-    if (fault.kind == FaultKind::CutNode && !options.is_checked_first)
+    if (fault.kind == FaultKind::CutNode && !host.launched)
       return usage_error("--inject=" + fault.text,
                          "only a network that drun has made is cut; write --local-nodes=N,netns");
   agent.faults = options.inject;
   return {};
 }
 
-// Options of --hosts also apply to a job without it, unless the launcher that started this agent
-// has processed them already.
+// Options of --hosts also apply to a job without it. The launcher of --hosts has processed them
+// already.
 Result<ResolvedOptions> resolve_all(const Options& given, const HostFacts& whole_host,
                                     PlanNotes& notes) {
   Options options = given;
   HostFacts host = whole_host;
-  if (!given.is_checked_first) {
+  if (!host.launched) {
     Result<void> done = hosts::resolve_without_hosts(options, host, notes);
     if (!done) return done.error();
   }
@@ -390,7 +389,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   Result<WorkerSpec> worker = plan_worker(options, host, workers, notes, plan.cannot_start);
   if (!worker) return worker.error();
   plan.agent.worker = *std::move(worker);
-  plan.agent.preflight_argv = preflight_words(options, host);
+  plan.agent.preflight_argv = preflight_words(host);
   if (options.preflight && !plan.cannot_start) plan.cannot_start = check_probe(host);
   if (auto placed = plan_placement(plan.agent.worker, options, host, plan.agent.join, notes);
       !placed)
@@ -418,17 +417,17 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   if (Result<void> hang = plan_hang(plan.agent, options, notes); !hang) return hang.error();
   plan.agent.termination_signals = plan_signals(options, notes);
   plan.agent.error_file = variable(host, "TORCHELASTIC_ERROR_FILE").value_or("");
-  if (plan.cannot_start && plan.agent.join.node_count > 1 && !options.is_checked_first) {
+  if (plan.cannot_start && plan.agent.join.node_count > 1 && !host.launched) {
     notes.warnings.push_back(plan.cannot_start->message + "; the job will fail on this node");
     plan.cannot_start.reset();
   }
-  if (Result<void> fits = plan_faults(plan.agent, options); !fits) return fits.error();
+  if (Result<void> fits = plan_faults(plan.agent, options, host); !fits) return fits.error();
   const Result<ReportFiles> reports = report_files(options.reports, host);
   if (!reports) return reports.error();
   plan.report_file = reports->json;
   plan.html_report_file = reports->html;
   plan.agent.keeps_events = reports->html.has_value();
-  plan.agent.drun_version = kVersion;
+  plan.agent.drun_version = host.drun_version;
   plan.agent.events_file = options.events.value_or("");
   plan.agent.web = options.metrics;
   const bool is_torchrun = options.invoked_as == "torchrun";

@@ -363,6 +363,43 @@ std::string names_of(const std::vector<EnvironmentEntry>& environment) {
   return text;
 }
 
+// What a node runs: its programs, or else the job's only one.
+std::vector<ProgramOptions> programs_on(const HostPlan& plan, const HostNode& node) {
+  const Options& options = plan.options;
+  if (!node.programs.empty() || options.program.empty()) return node.programs;
+  ProgramOptions only{.role = options.role.value_or("default"),
+                      .program = options.program,
+                      .arguments = options.program_arguments};
+  if (node.workers) only.nproc_per_node = WorkerCount(*node.workers);
+  return {only};
+}
+
+std::vector<std::string> command_of(const ProgramOptions& program) {
+  std::vector<std::string> words{program.program};
+  words.insert(words.end(), program.arguments.begin(), program.arguments.end());
+  return words;
+}
+
+std::string program_text(const ProgramOptions& program) {
+  std::string names;
+  for (const std::string& entry : program.exports) names += " " + entry.substr(0, entry.find('='));
+  return joined(command_of(program)) + (names.empty() ? "" : "  (sets" + names + ")");
+}
+
+Json program_json(const ProgramOptions& program) {
+  const int* workers =
+      program.nproc_per_node ? std::get_if<int>(&*program.nproc_per_node) : nullptr;
+  Json variables = Json::object();
+  for (const std::string& entry : program.exports) {
+    const std::size_t equals = entry.find('=');
+    variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return {{"role", program.role},
+          {"workers", workers == nullptr ? Json(nullptr) : Json(*workers)},
+          {"command", command_of(program)},
+          {"variables", std::move(variables)}};
+}
+
 std::string workers_text(const HostNode& node) {
   if (!node.workers) return "number of workers counted on the host";
   return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
@@ -416,9 +453,8 @@ std::string host_plan_text(const HostPlan& plan) {
     text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
     text += field(plan.local_nodes ? "  start" : "  login", joined(node.ssh_command));
     if (!node.cpus.empty()) text += field("  cpus", ranges_text(node.cpus));
-    std::vector<std::string> arguments = node.arguments;
-    for (std::string& word : arguments) word = shown_word(word, node.programs);
-    text += field("  agent", joined(arguments));
+    for (const ProgramOptions& program : programs_on(plan, node))
+      text += field("  program", program_text(program));
     if (!node.environment.empty()) text += field("  variables", names_of(node.environment));
   }
   for (const std::string& warning : plan.warnings) text += field("warning", warning);
@@ -430,12 +466,15 @@ std::string host_plan_json(const HostPlan& plan) {
   for (const HostNode& node : plan.nodes) {
     Json environment = Json::object();
     for (const auto& [name, value] : node.environment) environment[name] = value;
+    Json programs = Json::array();
+    for (const ProgramOptions& program : programs_on(plan, node))
+      programs.push_back(program_json(program));
     nodes.push_back({{"host", node.name},
                      {"user", node.user.empty() ? Json(nullptr) : Json(node.user)},
                      {"cpus", node.cpus},
                      {"workers", node.workers ? Json(*node.workers) : Json(nullptr)},
                      {"ssh", node.ssh_command},
-                     {"arguments", node.arguments},
+                     {"programs", std::move(programs)},
                      {"environment", std::move(environment)}});
   }
   const Json json = {

@@ -108,17 +108,10 @@ Result<void> resolve_programs(Options& options, const HostFacts& host);
 // The roles of the programs; equal neighbors are merged. Error if this node has too many.
 Result<std::vector<RoleShare>> roles_of(const std::vector<ProgramOptions>& programs);
 
-// --- Programs as command line words for the agents of other machines; parse_programs.h parses them
+// --- Programs for other machines
 
 // Replaces `-x VAR` by the value of VAR here. Warns about a variable that is not set.
 Result<std::vector<ProgramOptions>> with_values(std::vector<ProgramOptions> programs,
                                                 const HostFacts& host, PlanNotes& notes);
-
-// Encodes the programs of a node, with their local numbers of workers as --nproc-per-node. The
-// words must be the last ones of the agent's options. Also valid for a single program.
-std::vector<std::string> program_words(const std::vector<ProgramOptions>& programs);
-
-// One of those words as it may be printed. Hides values of variables, which may be secrets.
-std::string shown_word(const std::string& word, const std::vector<ProgramOptions>& programs);
 
 }  // namespace drun

@@ -92,12 +92,17 @@ Result<std::string> master_addr_of(const Options& options) {
   return parsed->host;
 }
 
+bool is_placed_later(const HostFacts& host) {
+  return host.launched && host.launched->is_placed_later;
+}
+
 // The rendezvous endpoint of drun's agents.
-Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_count) {
+Result<Endpoint> meeting_of(const Options& options, const HostFacts& host, Backend backend,
+                            int node_count) {
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (is_given(options.rdzv_endpoint) && !options.standalone) {
     const int usual = backend.is_c10d || is_workers_store ? kMeetingPort : kMasterPort;
-    const int port = options.is_placed_later ? 0 : usual;
+    const int port = is_placed_later(host) ? 0 : usual;
     const std::vector<std::string> listed = listed_endpoints(options);
     if (listed.size() > 1 && !is_elastic(options))
       return usage_error("--rdzv-endpoint=" + *options.rdzv_endpoint,
@@ -111,12 +116,12 @@ Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_co
   if (!addr) return addr.error();
   int port = options.master_port.value_or(kMasterPort);
   if (backend.is_c10d || is_workers_store) port = node_count == 1 ? 0 : kMeetingPort;
-  if (options.is_placed_later && (is_workers_store || !options.master_port)) port = 0;
+  if (is_placed_later(host) && (is_workers_store || !options.master_port)) port = 0;
   return Endpoint{.host = *addr, .port = static_cast<std::uint16_t>(port)};
 }
 
-Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend backend,
-                            bool is_alone) {
+Result<void> fill_in_places(JoinSpec& join, const Options& options, const HostFacts& host,
+                            Backend backend, bool is_alone) {
   const Result<std::string> addr = master_addr_of(options);
   if (!addr) return addr.error();
   const bool is_workers_store = options.store == StoreHost::Worker;
@@ -127,11 +132,11 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
   } else if (backend.is_etcd) {
     return {};  // see plan_etcd
   } else {
-    const Result<Endpoint> meeting = meeting_of(options, backend, join.node_count);
+    const Result<Endpoint> meeting = meeting_of(options, host, backend, join.node_count);
     if (!meeting) return meeting.error();
     join.endpoint = *meeting;
   }
-  if (join.endpoint.port == 0 && join.node_count > 1 && !options.is_placed_later) {
+  if (join.endpoint.port == 0 && join.node_count > 1 && !is_placed_later(host)) {
     const bool has_endpoint = is_given(options.rdzv_endpoint);
     return usage_error(
         has_endpoint ? "--rdzv-endpoint=" + *options.rdzv_endpoint : "--master-port=0",
@@ -302,7 +307,7 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNo
         "with --store=worker, drun serves no store that it could limit; remove one of them");
   join.store_memory_bytes = options.store_memory_bytes.value_or(kStoreMemoryBytes);
   plan_restarts(join, options);
-  if (Result<void> places = fill_in_places(join, options, *backend, is_alone); !places)
+  if (Result<void> places = fill_in_places(join, options, host, *backend, is_alone); !places)
     return places.error();
   if (options.preflight && options.store == StoreHost::Worker)
     return usage_error("--preflight",
@@ -347,7 +352,7 @@ std::vector<std::string> listed_endpoints(const Options& options) {
   return items;
 }
 
-Result<void> plan_seats(JoinSpec& join, const Options& options) {
+Result<void> plan_seats(JoinSpec& join, const Options& options, const HostFacts& host) {
   const std::vector<std::string> items = listed_endpoints(options);
   if (items.size() < 2) return {};
   const std::string given = "--rdzv-endpoint=" + *options.rdzv_endpoint;
@@ -356,7 +361,7 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
                        "list at most " + std::to_string(kMostSeats) + "; 3 or 5 are sufficient");
   std::vector<Endpoint> seats;
   for (const std::string& item : items) {
-    const bool is_later = options.is_placed_later;
+    const bool is_later = is_placed_later(host);
     Result<Endpoint> seat =
         parse_endpoint(item, static_cast<std::uint16_t>(is_later ? 0 : kMeetingPort));
     if (!seat) return with_context(seat.error(), "--rdzv-endpoint");
@@ -500,11 +505,11 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
   join.elastic = elastic;
   join.join_timeout = std::chrono::minutes(10);
   if (is_etcd(options)) return plan_etcd(join, options, host, *is_host);
-  if (Result<void> planned = plan_seats(join, options); !planned) return planned;
-  if (options.is_placed_later) {
-    join.is_coordinator = options.own_seat.has_value();
-    if (options.own_seat && *options.own_seat < join.seats.size())
-      join.own_seats = {*options.own_seat};
+  if (Result<void> planned = plan_seats(join, options, host); !planned) return planned;
+  if (is_placed_later(host)) {
+    const std::optional<std::size_t> seat = host.launched->seat;
+    join.is_coordinator = seat.has_value();
+    if (seat && *seat < join.seats.size()) join.own_seats = {*seat};
     return {};
   }
   if (!join.seats.empty()) return plan_own_seats(join, *is_host, host);

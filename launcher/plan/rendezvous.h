@@ -41,7 +41,7 @@ std::vector<std::string> listed_endpoints(const Options& options);
 
 // `join.endpoint` is the first endpoint. With three or more endpoints, sets `seats` and leaves the
 // master's address unset, because it depends on the election.
-Result<void> plan_seats(JoinSpec& join, const Options& options);
+Result<void> plan_seats(JoinSpec& join, const Options& options, const HostFacts& host);
 
 void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes);
 

@@ -2,11 +2,27 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
+#include "launcher/cli/option_values.h"
+#include "launcher/remote/message_fields.h"
+
 namespace drun::hosts {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// --- Texts
 
 std::string to_characters(std::string_view bytes) {
   std::string text;
@@ -23,6 +39,7 @@ std::string to_characters(std::string_view bytes) {
   return text;
 }
 
+// Characters above U+00FF become '?'.
 std::string to_bytes(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size());
@@ -40,201 +57,313 @@ std::string to_bytes(std::string_view text) {
   return bytes;
 }
 
-Json json_texts(const std::vector<std::string>& words) {
-  Json array = Json::array();
-  for (const std::string& word : words) array.push_back(to_characters(word));
-  return array;
-}
+// --- Values of any type
+//
+// number, boolean, string; enumeration and duration: number; optional: null or the value; struct
+// and pair: array of the fields; vector, array and map: array of the elements.
 
-JsonFields::JsonFields(std::string_view line, std::size_t most_bytes)
-    : json_(line.size() > most_bytes ? Json(Json::value_t::discarded)
-                                     : Json::parse(line.begin(), line.end(), nullptr, false)) {
-  if (!json_.is_object()) wrong_ = "no JSON object";
-}
+template <typename T>
+constexpr bool kIsDuration = false;
+template <typename Count, typename Period>
+constexpr bool kIsDuration<std::chrono::duration<Count, Period>> = true;
+template <typename T>
+constexpr bool kIsOptional = false;
+template <typename T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+template <typename T>
+constexpr bool kIsMap = false;
+template <typename Key, typename Value>
+constexpr bool kIsMap<std::map<Key, Value>> = true;
+template <typename T>
+constexpr bool kIsArray = false;
+template <typename T, std::size_t kSize>
+constexpr bool kIsArray<std::array<T, kSize>> = true;
 
-JsonFields::JsonFields(Json json) : json_(std::move(json)) {
-  if (!json_.is_object()) wrong_ = "no JSON object";
-}
+// More would overflow clock arithmetic.
+constexpr std::chrono::hours kMostTime{24 * 366 * 1000};
 
-std::vector<Json> JsonFields::list(const char* name) {
-  const Json* found = find(name, true);
-  if (found == nullptr) return {};
-  if (!found->is_array()) return complain(name), std::vector<Json>();
-  return std::vector<Json>(found->begin(), found->end());
-}
-
-std::string JsonFields::text(const char* name, bool is_needed) {
-  const Json* found = find(name, is_needed);
-  if (found == nullptr) return {};
-  if (!found->is_string()) return complain(name), std::string();
-  return to_bytes(found->get_ref<const std::string&>());
-}
-
-int JsonFields::number(const char* name, bool is_needed) {
-  const Json* found = find(name, is_needed);
-  if (found == nullptr) return 0;
-  const bool is_fit = found->is_number_integer() && *found >= -1000000 && *found <= 1000000;
-  if (!is_fit) return complain(name), 0;
-  return found->get<int>();
-}
-
-std::vector<int> JsonFields::numbers(const char* name) {
-  const Json* found = find(name, false);
-  std::vector<int> numbers;
-  if (found == nullptr) return numbers;
-  if (!found->is_array()) return complain(name), numbers;
-  for (const Json& each : *found) {
-    const bool is_fit = each.is_number_integer() && each >= 0 && each <= 1000000;
-    if (!is_fit) return complain(name), numbers;
-    numbers.push_back(each.get<int>());
+template <typename T>
+Json encode(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return to_characters(value);
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return value;
+  } else if constexpr (std::is_enum_v<T>) {
+    return static_cast<int>(value);
+  } else if constexpr (kIsDuration<T>) {
+    return value.count();
+  } else if constexpr (std::is_same_v<T, WallTime>) {
+    return value.time_since_epoch().count();
+  } else if constexpr (kIsOptional<T>) {
+    return value ? encode(*value) : Json(nullptr);
+  } else if constexpr (requires { fields(value); }) {
+    Json array = Json::array();
+    std::apply([&array](const auto&... each) { (array.push_back(encode(each)), ...); },
+               fields(value));
+    return array;
+  } else {
+    Json array = Json::array();
+    for (const auto& each : value) array.push_back(encode(each));
+    return array;
   }
-  return numbers;
 }
 
-bool JsonFields::flag(const char* name) {
-  const Json* found = find(name, true);
-  if (found == nullptr) return false;
-  if (!found->is_boolean()) return complain(name), false;
-  return found->get<bool>();
-}
-
-std::vector<EnvironmentEntry> JsonFields::entries(const char* name) {
-  const Json* found = find(name, true);
-  std::vector<EnvironmentEntry> entries;
-  if (found == nullptr) return entries;
-  if (!found->is_array()) return complain(name), entries;
-  for (const Json& each : *found) {
-    std::vector<std::string> pair = words_of(name, &each);
-    if (pair.size() != 2) return complain(name), entries;
-    entries.emplace_back(std::move(pair[0]), std::move(pair[1]));
+class Decoder {
+ public:
+  // False if `json` is not such a value.
+  template <typename T>
+  bool read(const Json& json, T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (!json.is_string()) return false;
+      value = to_bytes(json.get_ref<const std::string&>());
+      return true;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      if (!json.is_boolean()) return false;
+      value = json.get<bool>();
+      return true;
+    } else if constexpr (std::is_integral_v<T>) {
+      return read_number(json, value);
+    } else if constexpr (std::is_enum_v<T>) {
+      int number = 0;
+      const bool fits =
+          read_number(json, number) && number >= 0 && number <= static_cast<int>(last(T()));
+      if (fits) value = static_cast<T>(number);
+      return fits;
+    } else if constexpr (kIsDuration<T>) {
+      std::int64_t count = 0;
+      const std::int64_t most = std::chrono::duration_cast<T>(kMostTime).count();
+      const bool fits = read_number(json, count) && count >= -most && count <= most;
+      if (fits) value = T(count);
+      return fits;
+    } else if constexpr (std::is_same_v<T, WallTime>) {
+      WallTime::duration since_epoch{};
+      const bool fits = read(json, since_epoch);
+      value = WallTime(since_epoch);
+      return fits;
+    } else if constexpr (std::is_same_v<T, std::optional<Secret>>) {
+      std::pair<std::string, std::string> parts;
+      if (json.is_null()) return true;
+      if (!read(json, parts)) return false;
+      Result<Secret> secret = Secret::make(std::move(parts.first), std::move(parts.second));
+      if (secret) value = *std::move(secret);
+      return value.has_value();
+    } else if constexpr (kIsOptional<T>) {
+      return json.is_null() || read(json, value.emplace());
+    } else if constexpr (requires { fields(value); }) {
+      return read_fields(json, fields(value));
+    } else {
+      return read_elements(json, value);
+    }
   }
-  return entries;
+
+  // The positions of the value that did not fit: "/3/0".
+  const std::string& where() const { return where_; }
+
+ private:
+  template <typename T>
+  static bool read_number(const Json& json, T& value) {
+    if (!json.is_number_integer()) return false;
+    const bool fits = json.is_number_unsigned() ? std::in_range<T>(json.get<std::uint64_t>())
+                                                : std::in_range<T>(json.get<std::int64_t>());
+    if (fits) value = json.get<T>();
+    return fits;
+  }
+
+  template <typename T>
+  bool read_at(const Json& json, std::size_t index, T& value) {
+    if (read(json[index], value)) return true;
+    where_ = "/" + std::to_string(index) + where_;
+    return false;
+  }
+
+  template <typename... T>
+  bool read_fields(const Json& json, std::tuple<T&...> values) {
+    if (!json.is_array() || json.size() != sizeof...(T)) return false;
+    std::size_t index = 0;
+    return std::apply([&](auto&... each) { return (read_at(json, index++, each) && ...); }, values);
+  }
+
+  template <typename T>
+  bool read_elements(const Json& json, T& values) {
+    if (!json.is_array()) return false;
+    if constexpr (kIsArray<T>) {
+      if (json.size() != values.size()) return false;
+    }
+    for (std::size_t index = 0; index < json.size(); ++index) {
+      if constexpr (kIsArray<T>) {
+        if (!read_at(json, index, values[index])) return false;
+      } else if constexpr (kIsMap<T>) {
+        std::pair<typename T::key_type, typename T::mapped_type> entry;
+        if (!read_at(json, index, entry)) return false;
+        values.insert(std::move(entry));
+      } else {
+        if (!read_at(json, index, values.emplace_back())) return false;
+      }
+    }
+    return true;
+  }
+
+  std::string where_;
+};
+
+// --- Messages
+
+// In the order of the alternatives of Message.
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kWords{
+    "start 7 ", "facts ", "look ", "found ", "spec ", "hello ", "go ", "end ", "session "};
+static_assert(kProtocol == 7, "change the first word as well");
+
+// A RelayStart contains a Start.
+constexpr std::size_t kMostBytes = 2 * kMostLineBytes;
+constexpr std::size_t kMostShownBytes = 10;  // of an unknown word
+
+template <std::size_t... kIndex>
+Message blank_message(std::size_t index, std::index_sequence<kIndex...>) {
+  Message message;
+  ((index == kIndex ? void(message.emplace<kIndex>()) : void()), ...);
+  return message;
 }
 
-const Json* JsonFields::find(const char* name, bool is_needed) {
-  if (!wrong_.empty()) return nullptr;
-  const auto found = json_.find(name);
-  if (found != json_.end()) return &*found;
-  if (is_needed) complain(name);
+// --- Checks of what the receiver relies on: the reason, or null
+
+template <typename T>
+const char* defect_of(const T&) {
   return nullptr;
 }
 
-std::vector<std::string> JsonFields::words_of(const char* name, const Json* json) {
-  std::vector<std::string> words;
-  if (json == nullptr) return words;
-  if (!json->is_array()) return complain(name), words;
-  for (const Json& each : *json) {
-    if (!each.is_string()) return complain(name), words;
-    words.push_back(to_bytes(each.get_ref<const std::string&>()));
+bool is_within(int number, int least, int most) { return number >= least && number <= most; }
+
+template <>
+const char* defect_of(const HostReport& report) {
+  // Linux limits a variable to 128 KiB.
+  constexpr std::size_t kMostVariableBytes = std::size_t{128} << 10;
+  const HostFacts& facts = report.facts;
+  if (!is_within(facts.usable_cpus, 1, kMostWorkers)) return "its number of CPUs is impossible";
+  if (!is_within(facts.gpus, 0, kMostWorkers)) return "its number of GPUs is impossible";
+  for (const auto& [name, value] : facts.environment)
+    if (name.size() + value.size() > kMostVariableBytes) return "a variable is too long";
+  return nullptr;
+}
+
+template <typename Shares>
+bool has_all(const Shares& shares, int workers) {
+  std::int64_t sum = 0;
+  for (const auto& share : shares) {
+    if (share.workers < 1) return false;
+    sum += share.workers;
   }
-  return words;
+  return shares.empty() || sum == workers;
 }
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
-std::string to_line(const Start& start) {
-  Json environment = Json::array();
-  for (const auto& [name, value] : start.environment)
-    environment.push_back(json_texts({name, value}));
-  Json json = {{"protocol", start.protocol},
-               {"nonce", to_characters(start.nonce)},
-               {"arguments", json_texts(start.arguments)},
-               {"environment", std::move(environment)},
-               {"directory", to_characters(start.directory)},
-               {"host", to_characters(start.host)},
-               {"label", to_characters(start.label)},
-               {"is_placed_later", start.is_placed_later},
-               {"seat", start.seat},
-               {"has_own_address", start.has_own_address},
-               {"report_file", to_characters(start.report_file)},
-               {"keeps_events", start.keeps_events},
-               {"sends_lines", start.sends_lines},
-               {"keeps_all", start.keeps_all},
-               {"log_directory", to_characters(start.log_directory)},
-               {"columns", start.columns},
-               {"has_color", start.has_color},
-               {"utc_offset_s", start.utc_offset_s}};
-  if (!start.interface.empty()) json["interface"] = to_characters(start.interface);
-  if (!start.cpus.empty()) json["cpus"] = start.cpus;
-  if (!start.scratch.empty()) json["scratch"] = to_characters(start.scratch);
-  if (!start.secret.empty()) json["secret"] = to_characters(start.secret);
-  return json.dump() + "\n";
+const char* defect_of(const WorkerSpec& worker, int workers) {
+  const auto has_command = [](const auto& argv, std::size_t arguments_at) {
+    return !argv.empty() && arguments_at <= argv.size();
+  };
+  const bool has_commands =
+      has_command(worker.argv, worker.program_arguments_at) &&
+      std::all_of(worker.programs.begin(), worker.programs.end(), [&](const ProgramSpec& program) {
+        return has_command(program.argv, program.arguments_at);
+      });
+  if (!has_commands) return "a command is empty";
+  if (!has_all(worker.programs, workers)) return "the programs have other workers";
+  const std::size_t places = worker.placements.size();
+  if (places != 0 && places != static_cast<std::size_t>(workers))
+    return "the placements have other workers";
+  return nullptr;
 }
 
-std::string to_text(const Hello& hello) {
-  const Json json = {{"protocol", hello.protocol},
-                     {"version", to_characters(hello.version)},
-                     {"problem", to_characters(hello.problem)},
-                     {"exit_code", hello.exit_code},
-                     {"port", hello.place.port},
-                     {"master_port", hello.place.master_port},
-                     {"addresses", json_texts(hello.place.addresses)},
-                     {"machine", to_characters(hello.machine)}};
-  return json.dump();
+const char* defect_of(const JoinSpec& join) {
+  if (!is_within(join.node_count, 1, kMostNodes) ||
+      !is_within(join.node_rank, 0, join.node_count - 1))
+    return "its node rank is impossible";
+  if (join.elastic && !is_within(join.elastic->min_nodes, 1, join.node_count))
+    return "its least number of nodes is impossible";
+  if (join.roles.size() > kMostRoleShares || !has_all(join.roles, join.local_world_size))
+    return "the roles have other workers";
+  const auto is_seat = [&join](std::size_t seat) { return seat < join.seats.size(); };
+  if (!std::all_of(join.own_seats.begin(), join.own_seats.end(), is_seat) ||
+      (join.seat && !is_seat(*join.seat)))
+    return "an endpoint is missing";
+  return nullptr;
 }
 
-std::string to_text(const End& end) {
-  const Json json = {{"exit_code", end.exit_code},
-                     {"text", to_characters(end.text)},
-                     {"report", to_characters(end.report)},
-                     {"could_not_reach", end.could_not_reach},
-                     {"events", to_characters(end.events)}};
-  return json.dump();
+template <>
+const char* defect_of(const NodeSpec& spec) {
+  const AgentSpec& agent = spec.plan.agent;
+  const int workers = agent.join.local_world_size;
+  if (!is_within(workers, 1, kMostWorkers)) return "its number of workers is impossible";
+  if (agent.output.streams.size() != static_cast<std::size_t>(workers))
+    return "the output has other workers";
+  constexpr int kMostSignal = 64;
+  for (const int signal : agent.termination_signals)
+    if (!is_within(signal, 1, kMostSignal)) return "a signal is impossible";
+  const char* const defect = defect_of(agent.join);
+  return defect == nullptr ? defect_of(agent.worker, workers) : defect;
 }
 
-Result<Start> parse_start(std::string_view line) {
-  JsonFields fields(line, kMostLineBytes);
-  Start start;
-  start.protocol = fields.number("protocol");
-  start.nonce = fields.text("nonce");
-  start.arguments = fields.words("arguments");
-  start.environment = fields.entries("environment");
-  start.directory = fields.text("directory");
-  start.host = fields.text("host");
-  start.label = fields.text("label");
-  start.is_placed_later = fields.flag("is_placed_later");
-  start.seat = fields.number("seat");
-  start.has_own_address = fields.flag("has_own_address");
-  start.report_file = fields.text("report_file");
-  start.keeps_events = fields.flag("keeps_events");
-  start.sends_lines = fields.flag("sends_lines");
-  start.keeps_all = fields.flag("keeps_all");
-  start.log_directory = fields.text("log_directory");
-  start.columns = fields.number("columns");
-  start.has_color = fields.flag("has_color");
-  start.utc_offset_s = fields.number("utc_offset_s");
-  start.interface = fields.text("interface", false);
-  start.cpus = fields.numbers("cpus");
-  start.scratch = fields.text("scratch", false);
-  start.secret = fields.text("secret", false);
-  return fields.take(std::move(start), "the launcher's first line");
+bool has_ports(const Place& place) {
+  return is_within(place.port, 0, 65535) && is_within(place.master_port, 0, 65535);
 }
 
-Result<Hello> parse_hello(std::string_view line) {
-  JsonFields fields(line, kMostLineBytes);
-  Hello hello;
-  hello.protocol = fields.number("protocol");
-  hello.version = fields.text("version");
-  hello.problem = fields.text("problem");
-  hello.exit_code = fields.number("exit_code");
-  // Older versions lack these fields; the protocol version is checked elsewhere.
-  hello.place.port = fields.number("port", false);
-  hello.place.master_port = fields.number("master_port", false);
-  hello.place.addresses = fields.words("addresses", false);
-  hello.machine = fields.text("machine", false);
-  return fields.take(std::move(hello), "the agent's first message");
+template <>
+const char* defect_of(const Go& go) {
+  const bool fits =
+      go.places.size() <= kMostPlaces && std::all_of(go.places.begin(), go.places.end(), has_ports);
+  return fits ? nullptr : "its endpoints are impossible";
 }
 
-Result<End> parse_end(std::string_view line) {
-  JsonFields fields(line, kMostLineBytes);
-  End end;
-  end.exit_code = fields.number("exit_code");
-  end.text = fields.text("text");
-  end.report = fields.text("report");
-  end.could_not_reach = fields.flag("could_not_reach");
-  end.events = fields.text("events");
-  return fields.take(std::move(end), "the agent's last message");
+}  // namespace
+
+std::string to_text(const Message& message) {
+  return std::string(kWords[message.index()]) +
+         std::visit([](const auto& each) { return encode(each); }, message).dump();
+}
+
+Result<Message> parse(std::string_view text) {
+  const std::string word(text.substr(0, std::min(text.find(' '), kMostShownBytes)));
+  const auto refuse = [&word](const std::string& defect) {
+    return Error{ErrorCode::Refused, "the message \"" + word + "\" " + defect +
+                                         "; install the same version of drun on all hosts"};
+  };
+  const auto found = std::find_if(kWords.begin(), kWords.end(),
+                                  [text](std::string_view each) { return text.starts_with(each); });
+  if (found == kWords.end()) return refuse("is unknown");
+  if (text.size() > kMostBytes) return refuse("has over 8 MiB");
+  text.remove_prefix(found->size());
+  Message message = blank_message(static_cast<std::size_t>(found - kWords.begin()),
+                                  std::make_index_sequence<kWords.size()>());
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  Decoder decoder;
+  if (!std::visit([&](auto& each) { return decoder.read(json, each); }, message))
+    return refuse("is malformed at " + decoder.where() + "/");
+  const char* const defect = std::visit([](const auto& each) { return defect_of(each); }, message);
+  if (defect != nullptr) return refuse(std::string("is wrong: ") + defect);
+  return message;
+}
+
+void remove_own_variables(NodeSpec& spec, const std::vector<EnvironmentEntry>& own) {
+  std::map<std::string_view, std::string_view> missing(own.begin(), own.end());
+  auto& planned = spec.plan.agent.worker.environment;
+  std::vector<EnvironmentEntry> changed;
+  for (EnvironmentEntry& entry : planned) {
+    const auto found = missing.find(entry.first);
+    const bool is_own = found != missing.end() && found->second == entry.second;
+    if (found != missing.end()) missing.erase(found);
+    if (!is_own) changed.push_back(std::move(entry));
+  }
+  for (const auto& [name, value] : missing) spec.removed_variables.emplace_back(name);
+  planned = std::move(changed);
+}
+
+void add_own_variables(NodeSpec& spec, const std::vector<EnvironmentEntry>& own) {
+  auto& changed = spec.plan.agent.worker.environment;
+  std::set<std::string_view> replaced(spec.removed_variables.begin(), spec.removed_variables.end());
+  for (const EnvironmentEntry& entry : changed) replaced.insert(entry.first);
+  std::vector<EnvironmentEntry> whole;
+  for (const EnvironmentEntry& entry : own)
+    if (!replaced.contains(entry.first)) whole.push_back(entry);
+  whole.insert(whole.end(), changed.begin(), changed.end());
+  changed = std::move(whole);
 }
 
 }  // namespace drun::hosts
@@ -253,9 +382,9 @@ struct Word {
   std::string_view text;
   bool has_bytes;
 };
-constexpr std::array<Word, 4> kWords{Word{Order::Start, "start ", true},
-                                     Word{Order::To, "to ", true}, Word{Order::Eof, "eof ", false},
-                                     Word{Order::Kill, "kill ", false}};
+constexpr std::array<Word, 4> kOrders{Word{Order::Start, "start ", true},
+                                      Word{Order::To, "to ", true}, Word{Order::Eof, "eof ", false},
+                                      Word{Order::Kill, "kill ", false}};
 
 std::optional<std::size_t> take_number(std::string_view& text, std::size_t most) {
   std::size_t number = 0;
@@ -282,7 +411,7 @@ std::optional<RelayLine> parse_relay_line(std::string_view line) {
 }
 
 std::string to_line(const RelayCommand& command) {
-  for (const Word& word : kWords) {
+  for (const Word& word : kOrders) {
     if (word.order != command.order) continue;
     std::string line = std::string(word.text) + std::to_string(command.host);
     return line + (word.has_bytes ? " " + std::to_string(command.bytes) : "") + "\n";
@@ -291,7 +420,7 @@ std::string to_line(const RelayCommand& command) {
 }
 
 std::optional<RelayCommand> parse_relay_command(std::string_view line) {
-  for (const Word& word : kWords) {
+  for (const Word& word : kOrders) {
     if (!line.starts_with(word.text)) continue;
     line.remove_prefix(word.text.size());
     const auto host = take_number(line, kMostHostNumber);
@@ -305,24 +434,6 @@ std::optional<RelayCommand> parse_relay_command(std::string_view line) {
     return RelayCommand{.order = word.order, .host = *host, .bytes = *bytes};
   }
   return std::nullopt;
-}
-
-std::string to_text(const RelayStart& start) {
-  const Json json = {{"argv", json_texts(start.argv)},
-                     {"name", to_characters(start.name)},
-                     {"first_line", to_characters(start.first_line)},
-                     {"nonce", to_characters(start.nonce)}};
-  return json.dump();
-}
-
-Result<RelayStart> parse_relay_start(std::string_view text) {
-  JsonFields fields(text, 2 * kMostLineBytes);
-  RelayStart start;
-  start.argv = fields.words("argv");
-  start.name = fields.text("name");
-  start.first_line = fields.text("first_line");
-  start.nonce = fields.text("nonce");
-  return fields.take(std::move(start), "what a relay is to start");
 }
 
 std::string ended_text(int code) { return std::to_string(code); }

@@ -44,22 +44,29 @@ void HostReceiver::take(const agent::Frame& frame) {
 }
 
 void HostReceiver::take_control(std::string_view text) {
-  if (has_hello_) {
-    const auto room = agent::parse_room(text);
-    if (room && listener_.on_room) return listener_.on_room(*room);
-    if (const Result<End> end = parse_end(text)) listener_.on_end(*end);
+  if (!std::exchange(has_answered_, true)) show_words();
+  if (const auto room = agent::parse_room(text)) {
+    if (has_hello_ && listener_.on_room) listener_.on_room(*room);
     return;
   }
-  const Result<Hello> hello = parse_hello(text);
-  if (!hello) return;
-  has_hello_ = true;
-  show_words();
-  listener_.on_hello(*hello);
+  Result<Message> message = parse(text);
+  if (!message)
+    message = Message(Hello{.problem = message.error().message, .exit_code = kRendezvousRefused});
+  if (has_hello_) {
+    if (const auto* const end = std::get_if<End>(&*message)) listener_.on_end(*end);
+  } else if (const auto* const hello = std::get_if<Hello>(&*message)) {
+    has_hello_ = true;
+    listener_.on_hello(*hello);
+  } else if (auto* const report = std::get_if<HostReport>(&*message)) {
+    listener_.on_report(std::move(*report));
+  } else if (auto* const answers = std::get_if<LookupAnswers>(&*message)) {
+    listener_.on_answers(std::move(*answers));
+  }
 }
 
 void HostReceiver::take_stray(bool is_stderr, std::string_view text) {
   Stray& stray = stray_[is_stderr ? 1 : 0];
-  if (has_hello_) return put(stray.lines, text, consoles_.err);
+  if (has_answered_) return put(stray.lines, text, consoles_.err);
   stray.words.append(text);
   if (stray.words.size() <= kMostWordsBytes) return;
   const std::size_t beyond = stray.words.size() - kMostWordsBytes;
@@ -72,7 +79,7 @@ void HostReceiver::show_words(Stray& stray, std::size_t bytes) {
   stray.words.erase(0, bytes);
 }
 
-// Completes the last line: text before Hello must not wait for the rest of its line.
+// Completes the last line: text before the first message must not wait for the rest of its line.
 void HostReceiver::show_words() {
   for (Stray& stray : stray_) {
     if (stray.words.empty()) continue;
@@ -83,7 +90,7 @@ void HostReceiver::show_words() {
 
 std::string HostReceiver::end() {
   std::string words;
-  if (!has_hello_) {
+  if (!has_answered_) {
     // The reason is in the output of ssh or the shell; show the login's greeting.
     words = std::exchange(stray_[stray_[1].words.empty() ? 0 : 1].words, {});
     show_words();

@@ -32,9 +32,10 @@ namespace drun::hosts {
 // Frames of the agent's channel go to the consoles and to the launcher. Text outside the frames
 // goes to the console with the host's name.
 //
-// Until Hello, text of the host (a greeting, errors of ssh) is kept, up to kMostWordsBytes per
-// stream, as the reason in case Hello does not arrive. Text above that limit is shown at once, the
-// rest with Hello. The consoles must outlive the object.
+// Until the agent's first message, text of the host (a greeting, errors of ssh) is kept, up to
+// kMostWordsBytes per stream, as the reason in case no message arrives. Text above that limit is
+// shown at once, the rest with the message. A malformed message counts as a Hello with that
+// problem. The consoles must outlive the object.
 
 inline constexpr std::size_t kMostWordsBytes = std::size_t{8} << 10;
 
@@ -48,6 +49,8 @@ class HostReceiver {
   static constexpr std::uint64_t kStreams = 4;
 
   struct Listener {
+    std::function<void(HostReport&&)> on_report;
+    std::function<void(LookupAnswers&&)> on_answers;
     std::function<void(const Hello&)> on_hello;
     std::function<void(const End&)> on_end;
     // Rank 0 is on this host and can take `bytes` more bytes of input.
@@ -62,7 +65,7 @@ class HostReceiver {
 
   void take(const agent::Frame& frame);
   void take_stray(bool is_stderr, std::string_view text);
-  // Call when the session has ended. Returns the host's own text if Hello did not arrive.
+  // Call when the session has ended. Returns the host's own text if no message has arrived.
   std::string end();
 
   bool is_held_up() const { return consoles_.out.is_congested() || consoles_.err.is_congested(); }
@@ -83,6 +86,7 @@ class HostReceiver {
   agent::LineBuffer out_lines_;
   agent::LineBuffer err_lines_;
   std::array<Stray, 2> stray_;  // [0 stdout, 1 stderr]
+  bool has_answered_ = false;
   bool has_hello_ = false;
 };
 

@@ -46,11 +46,7 @@ class Step {
   void take(const HelloCame& event) {
     HostProgress& from = host(event.host);
     if (from.state != HostState::LoggingIn) return;
-    if (event.hello.protocol != kProtocol) {
-      from.problem = "another version of drun is installed there (" + event.hello.version +
-                     "); install the same on all hosts";
-      from.problem_code = kRendezvousRefused;
-    } else if (!event.hello.problem.empty()) {
+    if (!event.hello.problem.empty()) {
       from.problem = event.hello.problem;
       from.problem_code = event.hello.exit_code == 0 ? kSystemError : event.hello.exit_code;
     } else if (is_endpoint(event.host) && !has_place(event.hello)) {
@@ -61,6 +57,12 @@ class Step {
     from.machine = event.hello.machine;
     from.state = from.problem.empty() ? HostState::Ready : HostState::Leaving;
     if (from.state == HostState::Leaving) actions_.emplace_back(CloseStdin{event.host});
+  }
+
+  void take(const JobRefused& event) {
+    if (state_.phase != Phase::Starting) return;
+    state_.refusal = event.error;
+    give_up();
   }
 
   void take(const EndCame& event) {
@@ -268,7 +270,7 @@ class Step {
     state_.remind_at.reset();
     for (std::size_t i = 0; i < state_.hosts.size(); ++i)
       if (!host(i).problem.empty()) actions_.emplace_back(ContinueWithout{i, host(i).problem});
-    const std::string line = to_line(go());
+    const std::string line = to_text(go());
     each({HostState::Ready}, [this, &line](std::size_t i) {
       host(i).state = HostState::Running;
       actions_.emplace_back(SendLine{i, line});
@@ -407,6 +409,7 @@ LaunchEnd elastic_end(const Launching& state, const HostPlan& plan, const std::s
 
 LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
   const bool has_run = state.phase == Launching::Phase::Running;
+  if (!has_run && state.refusal) return launch_end(*state.refusal, plan, invoked_as);
   if (!has_run && state.signal) {
     return {.exit_code = styled(128 + *state.signal, plan),
             .text = invoked_as + ": ended by " + signal_name(*state.signal) +

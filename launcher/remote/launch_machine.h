@@ -3,7 +3,7 @@
 //
 //             Began        all sent Hello, none with a problem         every session ended
 //   (queued) ------> Starting ------------------------------> Running ------------------> over
-//                        |  all answered, some cannot start                                  ^
+//                        |  all answered, some cannot start, or the plans do not fit         ^
 //                        +-----> Failed: releases the others -------------------------------+
 //
 //   A host: Queued -> LoggingIn -> Ready -> Running -> Ended; Leaving after its release or after
@@ -73,6 +73,7 @@ struct Launching {
   std::vector<std::size_t> seats{};         // with least_hosts: hosts that may coordinate the job
   std::vector<std::size_t> endpoints{};     // their places are sent to all hosts; empty: none
   std::optional<std::size_t> said_last{};   // with least_hosts: its End counts for the job
+  std::optional<Error> refusal{};           // why the job cannot start on any host
   bool operator==(const Launching&) const = default;
 };
 
@@ -85,6 +86,9 @@ struct CopyBegan {  // drun is being copied to the host
 struct HelloCame {
   std::size_t host = 0;
   Hello hello{};
+};
+struct JobRefused {  // the plans of all hosts do not fit the options
+  Error error{};
 };
 struct EndCame {
   std::size_t host = 0;
@@ -103,8 +107,8 @@ struct ForwardSignal {  // forward to the workers
   int signal = 0;
 };
 struct TimerExpired {};
-using Event = std::variant<Began, CopyBegan, HelloCame, EndCame, SessionEnded, SignalCame, KillCame,
-                           ForwardSignal, TimerExpired>;
+using Event = std::variant<Began, CopyBegan, HelloCame, JobRefused, EndCame, SessionEnded,
+                           SignalCame, KillCame, ForwardSignal, TimerExpired>;
 
 struct LogIn {
   std::size_t host = 0;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <cstdint>
+#include <string_view>
 
 #include "launcher/plan/rendezvous.h"
-#include "launcher/remote/agent_protocol.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun::hosts {
@@ -64,25 +64,6 @@ std::string without_zone(const std::string& address) {
   return address.substr(0, address.find('%'));
 }
 
-Json to_json(const Place& place) {
-  return {{"port", place.port},
-          {"master_port", place.master_port},
-          {"addresses", json_texts(place.addresses)}};
-}
-
-bool is_port(int number) { return number >= 0 && number <= 65535; }
-
-std::optional<Place> to_place(const Json& json) {
-  JsonFields fields(json);
-  Place place;
-  place.port = fields.number("port");
-  place.master_port = fields.number("master_port");
-  place.addresses = fields.words("addresses");
-  Result<Place> read = fields.take(std::move(place), "a place");
-  if (!read || !is_port(read->port) || !is_port(read->master_port)) return std::nullopt;
-  return *std::move(read);
-}
-
 }  // namespace
 
 std::vector<std::string> addresses_to_report(const OwnAddresses& own) {
@@ -113,36 +94,14 @@ std::vector<std::string> usable_addresses(const std::vector<std::string>& told) 
   return usable;
 }
 
-std::string to_line(const Go& go) {
-  if (go.places.empty()) return "go";
-  Json places = Json::array();
-  for (const Place& place : go.places) places.push_back(to_json(place));
-  return "go " + Json{{"places", std::move(places)}, {"is_one_machine", go.is_one_machine}}.dump();
-}
-
-Result<Go> parse_go(std::string_view line) {
-  if (line == "go") return Go{};
-  if (!line.starts_with("go ")) return Error{ErrorCode::Refused, "not a go"};
-  JsonFields fields(line.substr(3), kMostLineBytes);
-  Go go;
-  go.is_one_machine = fields.flag("is_one_machine");
-  for (const Json& each : fields.list("places")) {
-    std::optional<Place> place = to_place(each);
-    if (!place || go.places.size() == kMostPlaces)
-      return Error{ErrorCode::Refused, "the launcher's go: no proper \"places\""};
-    place->addresses = usable_addresses(place->addresses);
-    go.places.push_back(*std::move(place));
-  }
-  return fields.take(std::move(go), "the launcher's go");
-}
-
 void settle_places(JoinSpec& join, const Go& go, bool has_own_address) {
   if (go.places.empty()) return;
   const auto settle = [&](Endpoint& endpoint, const Place& place) {
     endpoint.port = static_cast<std::uint16_t>(place.port == 0 ? kMeetingPort : place.port);
     if (place.port == 0 || has_own_address) return;
-    KnownAddresses known{
-        .endpoint = endpoint, .addresses = place.addresses, .has_loopback = go.is_one_machine};
+    KnownAddresses known{.endpoint = endpoint,
+                         .addresses = usable_addresses(place.addresses),
+                         .has_loopback = go.is_one_machine};
     if (go.is_one_machine) known.addresses.insert(known.addresses.begin(), "127.0.0.1");
     join.book.push_back(std::move(known));
   };

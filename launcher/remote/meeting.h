@@ -2,21 +2,18 @@
 // launcher sends the endpoints to all nodes with "go".
 //
 //   agent -> launcher  in Hello: Place, and the identity of the machine
-//   launcher -> agent  "go {...}": one Place per endpoint, in their order
+//   launcher -> agent  Go: one Place per endpoint, in their order
 //
 // There are at most kMostPlaces places with kMostAddresses addresses each. The receiver checks
 // everything: it drops invalid addresses and those that other hosts cannot use.
-// Errors:  Refused. Never throws.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "rendezvous/base/result.h"
 #include "rendezvous/job/join_spec.h"
 
 namespace drun::hosts {
@@ -50,11 +47,6 @@ std::vector<std::string> addresses_to_report(const OwnAddresses& own);
 
 // Applies the same rules to addresses from another machine. Keeps their order.
 std::vector<std::string> usable_addresses(const std::vector<std::string>& told);
-
-// "go", with the places if there are any.
-std::string to_line(const Go& go);
-// nullopt in the result means that the line is not "go".
-Result<Go> parse_go(std::string_view line);
 
 // How long a node tries to connect to the endpoints after the start of the job.
 inline constexpr std::chrono::seconds kReachTimeout{12};

@@ -124,10 +124,16 @@ std::string new_nonce() {
   return nonce;
 }
 
+// The plan of a host, until it is sent.
+struct Planning {
+  std::optional<HostReport> report{};
+  Lookups asked{};
+  bool is_done = false;
+};
+
 class RemoteLauncher final : agent::Signals::Listener {
  public:
-  RemoteLauncher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                 const LauncherStyle& style, const Log& log);
+  RemoteLauncher(const HostPlan& plan, const HostFacts& own_facts, const Log& log);
   RemoteLauncher(const RemoteLauncher&) = delete;
   RemoteLauncher& operator=(const RemoteLauncher&) = delete;
   ~RemoteLauncher() override;
@@ -141,12 +147,19 @@ class RemoteLauncher final : agent::Signals::Listener {
   void take(const Event& event);
   void log_in(std::size_t host);
   std::string first_line(std::size_t host, const std::string& nonce) const;
+  void take_report(std::size_t host, HostReport&& report);
+  void take_answers(std::size_t host, LookupAnswers&& answers);
+  void plan_host(std::size_t host);
+  void send_spec(std::size_t host, Plan&& plan);
+  void say(std::size_t host, const std::string& line);
+  void refuse(std::size_t host, const std::string& problem, int exit_code);
   HostReceiver& receiver_at(std::size_t host);
   SessionListener listener_of(std::size_t host);
   std::unique_ptr<HostSession> session_of(std::size_t host);
   SshSpec spec_of(std::size_t host) const;
   Branch& branch_at(std::size_t index);
   Result<void> prepare();
+  void prepare_lookups();
   Result<void> prepare_lines();
   Result<void> prepare_scratch();
   Result<void> prepare_network();
@@ -157,11 +170,11 @@ class RemoteLauncher final : agent::Signals::Listener {
   void tick();
   void wake_all();
   void end_when_over();
+  const std::string& invoked_as() const { return plan_.options.invoked_as; }
   agent::Console& err() { return err_ ? *err_ : *out_; }
   std::unique_ptr<agent::Console> make_console(int fd, const char* name);
 
   const HostPlan& plan_;
-  LauncherStyle style_;
   asio::io_context io_{1};
   agent::Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) {
                               if (own_lines_) own_lines_->draw(bytes);
@@ -184,27 +197,30 @@ class RemoteLauncher final : agent::Signals::Listener {
   std::optional<LocalNetwork> network_;
   std::string scratch_;  // of all local nodes; empty: their own choice
   Launching state_;
+  const HostFacts& own_facts_;
+  std::vector<Planning> plannings_;
+  std::size_t planned_ = 0;  // number of complete plans, and of their workers
+  std::int64_t all_workers_ = 0;
   std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not started
   std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not started
   std::vector<std::unique_ptr<HostSession>> sessions_;
 };
 
-RemoteLauncher::RemoteLauncher(const HostPlan& plan,
-                               const std::vector<EnvironmentEntry>& environment,
-                               const LauncherStyle& style, const Log& log)
+RemoteLauncher::RemoteLauncher(const HostPlan& plan, const HostFacts& own_facts, const Log& log)
     : plan_(plan),
-      style_(style),
       log_(progress_.around(log.via([this](std::string_view line) {
         if (own_lines_) return own_lines_->say(line);
         agent::write_all(STDERR_FILENO, std::string(line) + "\n");
       }))),
-      environment_(agent::to_lines(environment)),
+      environment_(agent::to_lines(own_facts.environment)),
       buffer_(kStdinReadBytes),
       input_(io_, STDIN_FILENO,
              {.on_bytes = [this](std::string_view bytes) { send_input(bytes); },
               .on_end = [this] { send_input({}); }}),
       signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, *this),
-      state_(launching_of(plan.nodes.size(), plan.fanout, plan.login_timeout)),
+      state_(launching_of(plan.nodes.size(), plan.fanout, plan.options.hosts.login_timeout)),
+      own_facts_(own_facts),
+      plannings_(plan.nodes.size()),
       receivers_(plan.nodes.size()),
       branches_(plan.branches.size()),
       sessions_(plan.nodes.size()) {
@@ -241,7 +257,7 @@ LaunchEnd RemoteLauncher::run() {
   own_lines_.emplace(err(), log_, kOwnStream);
   if (Result<void> prepared = prepare(); !prepared) {
     signals_.stop();
-    return launch_end(prepared.error(), plan_, style_.invoked_as);
+    return launch_end(prepared.error(), plan_, invoked_as());
   }
   progress_.start([this, began = Clock::now()] {
     return progress_text(state_, plan_, std::chrono::floor<Milliseconds>(Clock::now() - began));
@@ -250,13 +266,14 @@ LaunchEnd RemoteLauncher::run() {
   tick();
   io_.run();
   if (lines_) lines_->finish(state_.phase == Launching::Phase::Running);
-  LaunchEnd end = launch_end(state_, plan_, style_.invoked_as);
+  LaunchEnd end = launch_end(state_, plan_, invoked_as());
   for (const HostProgress& host : state_.hosts)
     if (host.end) end.events += host.end->events;
   return end;
 }
 
 Result<void> RemoteLauncher::prepare() {
+  prepare_lookups();
   if (Result<void> prepared = prepare_network(); !prepared) return prepared;
   if (Result<void> prepared = prepare_scratch(); !prepared) return prepared;
   return prepare_lines();
@@ -311,32 +328,106 @@ void RemoteLauncher::remind() {
   if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
 }
 
+// May block on file systems.
+void RemoteLauncher::prepare_lookups() {
+  for (std::size_t host = 0; host < plan_.nodes.size(); ++host) {
+    const bool is_same = host > 0 && plan_.nodes[host].programs == plan_.nodes[host - 1].programs;
+    plannings_[host].asked =
+        is_same ? plannings_[host - 1].asked : expected_lookups(plan_, host, own_facts_);
+  }
+}
+
 std::string RemoteLauncher::first_line(std::size_t host, const std::string& nonce) const {
   const HostNode& node = plan_.nodes[host];
-  const auto seat = std::find(plan_.endpoints.begin(), plan_.endpoints.end(), host);
-  return to_line(Start{
-      .protocol = kProtocol,
-      .nonce = nonce,
-      .arguments = node.arguments,
-      .environment = node.environment,
-      .directory = plan_.directory,
-      .host = node.name,
-      .cpus = node.cpus,
-      .interface = network_ ? kNodeInterface : "",
-      .scratch = scratch_,
-      .label = node.label,
-      .is_placed_later = !plan_.endpoints.empty(),
-      .seat = seat == plan_.endpoints.end() ? -1 : static_cast<int>(seat - plan_.endpoints.begin()),
-      .has_own_address = plan_.has_own_address,
-      .secret = plan_.secret,
-      .report_file = plan_.report_file,
-      .keeps_events = !plan_.html_report_file.empty(),
-      .sends_lines = lines_ != nullptr,
-      .keeps_all = plan_.keeps_all_lines,
-      .log_directory = lines_ ? lines_->place() : "",
-      .columns = style_.columns,
-      .has_color = style_.has_color,
-      .utc_offset_s = style_.utc_offset_s});
+  Start start{.nonce = nonce,
+              .directory = plan_.directory,
+              .devices = {},
+              .cpus = node.cpus,
+              .scratch = scratch_,
+              .lookups = plannings_[host].asked};
+  for (const EnvironmentEntry& entry : node.environment)
+    if (names_devices(entry.first)) start.devices.push_back(entry);
+  return to_text(start) + "\n";
+}
+
+void RemoteLauncher::refuse(std::size_t host, const std::string& problem, int exit_code) {
+  plannings_[host] = {.report = {}, .asked = {}, .is_done = true};
+  take(HelloCame{host, Hello{.problem = problem, .exit_code = exit_code}});
+}
+
+void RemoteLauncher::say(std::size_t host, const std::string& line) {
+  if (line.size() > kMostLineBytes)
+    return refuse(host, "the plan of this node has over 4 MiB; start fewer workers", kUsage);
+  sessions_[host]->say(line);
+}
+
+void RemoteLauncher::take_report(std::size_t host, HostReport&& report) {
+  Planning& planning = plannings_[host];
+  const bool is_awaited = state_.hosts[host].state == HostState::LoggingIn;
+  if (!is_awaited || planning.report || planning.is_done) return;
+  LookupAnswers answers = std::exchange(report.answers, {});
+  planning.report = std::move(report);
+  take_answers(host, std::move(answers));
+}
+
+void RemoteLauncher::take_answers(std::size_t host, LookupAnswers&& answers) {
+  Planning& planning = plannings_[host];
+  if (!planning.report) return;
+  LookupAnswers& known = planning.report->answers;
+  for (const std::string& path : planning.asked.paths) {
+    const auto found = answers.files.find(path);
+    if (found == answers.files.end())
+      return refuse(host, "its agent has not looked up " + path, kRendezvousRefused);
+    known.files.insert(*found);
+  }
+  if (planning.asked.has_topology) {
+    known.topology = std::move(answers.topology);
+    known.topology_problem = std::move(answers.topology_problem);
+    if (!known.topology && known.topology_problem.empty())
+      known.topology_problem = "cannot read the topology of this host";
+  }
+  plan_host(host);
+}
+
+// Asks the host until its plan is complete.
+void RemoteLauncher::plan_host(std::size_t host) {
+  Planning& planning = plannings_[host];
+  auto step = plan_node(plan_, host, *planning.report);
+  if (!step)
+    return refuse(host, step.error().message, exit_code(step.error(), ExitCodeStyle::Drun));
+  if (auto* const lookups = std::get_if<Lookups>(&*step)) {
+    planning.asked = std::move(*lookups);
+    return say(host, to_text(planning.asked));
+  }
+  Plan& made = std::get<Plan>(*step);
+  if (made.cannot_start)
+    return refuse(host, made.cannot_start->message, exit_code(made.cannot_start->status));
+  planning.is_done = true;
+  all_workers_ += made.agent.join.local_world_size;
+  const bool is_last = ++planned_ == plan_.nodes.size();
+  if (is_last && !plan_.nodes_wanted) {
+    const Result<void> fits = check_ranks(plan_, all_workers_);
+    if (!fits) return take(JobRefused{fits.error()});
+  }
+  send_spec(host, std::move(made));
+}
+
+void RemoteLauncher::send_spec(std::size_t host, Plan&& plan) {
+  const auto& endpoints = plan_.endpoints;
+  NodeSpec spec{.plan = std::move(plan),
+                .style = {.invoked_as = invoked_as(),
+                          .has_color = own_facts_.has_terminal && !variable(own_facts_, "NO_COLOR"),
+                          .columns = own_facts_.columns,
+                          .utc_offset = own_facts_.utc_offset,
+                          .log_directory = lines_ ? lines_->place() : "",
+                          .report_file = plan_.report_file},
+                .removed_variables = {},
+                .listens = std::find(endpoints.begin(), endpoints.end(), host) != endpoints.end(),
+                .has_own_address = plan_.has_own_address,
+                .has_master_port = plan_.master_port != 0};
+  remove_own_variables(spec, plannings_[host].report->facts.environment);
+  plannings_[host].report.reset();
+  say(host, to_text(std::move(spec)));
 }
 
 SshSpec RemoteLauncher::spec_of(std::size_t host) const {
@@ -385,14 +476,18 @@ Branch& RemoteLauncher::branch_at(std::size_t index) {
 HostReceiver& RemoteLauncher::receiver_at(std::size_t host) {
   auto& receiver = receivers_[host];
   if (receiver) return *receiver;
-  HostReceiver::Listener listener{.on_hello =
-                                      [this, host](const Hello& hello) {
-                                        take(HelloCame{host, hello});
-                                      },
-                                  .on_end =
-                                      [this, host](const End& end) {
-                                        take(EndCame{host, end});
-                                      }};
+  HostReceiver::Listener listener{
+      .on_report = [this, host](HostReport&& report) { take_report(host, std::move(report)); },
+      .on_answers = [this,
+                     host](LookupAnswers&& answers) { take_answers(host, std::move(answers)); },
+      .on_hello =
+          [this, host](const Hello& hello) {
+            take(HelloCame{host, hello});
+          },
+      .on_end =
+          [this, host](const End& end) {
+            take(EndCame{host, end});
+          }};
   if (plan_.gives_stdin)
     listener.on_room = [this, host](std::size_t bytes) { take_room(host, bytes); };
   if (lines_)
@@ -492,9 +587,8 @@ void RemoteLauncher::end_when_over() {
 
 }  // namespace
 
-LaunchEnd run_launcher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                       const LauncherStyle& style, const Log& log) {
-  RemoteLauncher launcher(plan, environment, style, log);
+LaunchEnd run_launcher(const HostPlan& plan, const HostFacts& own_facts, const Log& log) {
+  RemoteLauncher launcher(plan, own_facts, log);
   return launcher.run();
 }
 

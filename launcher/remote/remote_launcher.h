@@ -55,17 +55,9 @@ class LauncherInput {
 // --- The launcher: sessions, consoles, signals and a timer around the state machine
 // (launch_machine.h)
 
-struct LauncherStyle {
-  std::string invoked_as{};
-  int columns = 0;
-  bool has_color = false;
-  long utc_offset_s = 0;
-};
-
 // Runs the job of `plan` from the first login to the end of the last session, with its own
 // io_context. All output of the hosts has been written to fd 1 and 2 when it returns.
-// `environment`: for each ssh. Never throws.
-LaunchEnd run_launcher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                       const LauncherStyle& style, const Log& log);
+// `own_facts`: of this machine; its environment is also that of each ssh. Never throws.
+LaunchEnd run_launcher(const HostPlan& plan, const HostFacts& own_facts, const Log& log);
 
 }  // namespace drun::hosts

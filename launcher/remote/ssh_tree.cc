@@ -19,7 +19,6 @@
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/command.h"
 #include "launcher/base/log.h"
-#include "launcher/base/version.h"
 #include "launcher/facts/host.h"
 #include "launcher/remote/agent_protocol.h"
 #include "launcher/remote/launch_machine.h"
@@ -134,8 +133,9 @@ void Branch::take(const agent::Frame& frame) {
 
 // The relay's own Hello. If the relay cannot serve, the answer applies to all its hosts.
 void Branch::take_hello(const agent::Frame& frame) {
-  const Result<Hello> hello = parse_hello(frame.payload);
-  if (!hello || (hello->protocol == kProtocol && hello->problem.empty())) return;
+  const Result<Message> message = parse(frame.payload);
+  const Hello* const hello = message ? std::get_if<Hello>(&*message) : nullptr;
+  if (hello == nullptr || hello->problem.empty()) return;
   const auto sessions = sessions_;
   for (const auto& [host, session] : sessions)
     if (!session->has_spoken()) session->take(frame);
@@ -231,7 +231,7 @@ int Relay::run() {
   input_.assign(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), ec);
   if (ec) return kSystemError;
   tell(agent::preamble(channel_.nonce) +
-       agent::to_frame(agent::FrameType::Control, to_text(Hello{.version = kVersion})));
+       agent::to_frame(agent::FrameType::Control, to_text(Hello{})));
   asio::post(io_, [this] {
     take();
     read();
@@ -305,8 +305,9 @@ void Relay::obey(const RelayCommand& command, std::string_view bytes) {
 }
 
 void Relay::begin(std::size_t host, std::string_view text) {
-  Result<RelayStart> start = parse_relay_start(text);
-  if (!start || sessions_.contains(host)) return;
+  Result<Message> message = parse(text);
+  RelayStart* const start = message ? std::get_if<RelayStart>(&*message) : nullptr;
+  if (start == nullptr || sessions_.contains(host)) return;
   if (start->argv.empty()) {
     std::error_code ec;
     start->argv = {std::filesystem::read_symlink("/proc/self/exe", ec).string(), "--from-stdin"};

@@ -29,6 +29,7 @@ struct ReportStyle {
   std::chrono::seconds utc_offset{0};  // of local time
   std::string log_directory{};         // of this node; empty: no log files
   std::string report_file{};           // of this node; empty: none
+  bool operator==(const ReportStyle&) const = default;
 };
 
 // Text for stderr; ends with a newline. Empty if the job succeeded. Escapes control characters from

@@ -306,6 +306,59 @@ TEST_CASE("login messages are harmless, and the end of an ssh is the end of its 
   CHECK(eventually([&] { return processes_with(marker).empty(); }));
 }
 
+TEST_CASE("a program is found in the PATH of its host") {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.file("bin"));
+  write_file(directory.file("bin/only_there"), "#!/bin/sh\necho rank $RANK of $WORLD_SIZE\n", true);
+  const std::string ssh = directory.file("ssh");
+  write_file(ssh,
+             "#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\n[ $1 = a ] || PATH=" +
+                 directory.file("bin") + ":$PATH\nexport PATH\nexec sh -c \"$2\"\n",
+             true);
+  const Ended there = run(job({"--ssh=" + ssh, "--hosts=b"}, {"only_there"}));
+  INFO(there.err);
+  CHECK(there.code == 0);
+  CHECK(there.out == "[b:0]: rank 0 of 1\n");
+  const Ended missing = run(job({"--ssh=" + ssh, "--hosts=a,b"}, {"only_there"}));
+  CHECK(missing.code == 127);
+  CHECK_THAT(missing.err, ContainsSubstring("cannot start on 1 of 2 hosts; nothing was started") &&
+                              ContainsSubstring("  a: only_there is not on PATH"));
+}
+
+TEST_CASE("a host that sends malformed facts is named, and nothing is started") {
+  const TemporaryDirectory directory;
+  const std::string ssh = directory.file("ssh");
+  // Host b answers in place of an agent.
+  write_file(ssh,
+             "#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\n[ $1 = b ] || exec sh -c \"$2\"\n"
+             "read -r line\nline=${line#*\\\"}\n"
+             "printf '\\036drun %s\\nC\\000\\000\\000\\011facts [1]' \"${line%%\\\"*}\"\ncat >&2\n",
+             true);
+  const Ended ended = run(job({"--ssh=" + ssh, "--hosts=a,b"}, {"true"}));
+  INFO(ended.err);
+  CHECK(ended.code == 121);
+  CHECK_THAT(ended.err, ContainsSubstring("cannot start on 1 of 2 hosts; nothing was started") &&
+                            ContainsSubstring("  b: the message \"facts\" is malformed at /;"));
+}
+
+TEST_CASE("an agent rejects a malformed spec and a launcher with another protocol") {
+  const auto agent = [](const std::string& input) {
+    Launch launch = job({}, {});
+    launch.argv = {launch.argv.front(), "--from-stdin"};
+    launch.stdin_text = input;
+    return run(launch);
+  };
+  const Ended spec = agent("start 7 [\"n\",\"/\",[],[],\"\",[[],false]]\nspec [1]\n");
+  CHECK(spec.code == 121);
+  CHECK_THAT(spec.out, ContainsSubstring("\x1e"
+                                         "drun n\n") &&
+                           ContainsSubstring("facts [") &&
+                           ContainsSubstring("hello [\"the message \\\"spec\\\" is malformed"));
+  const Ended other = agent("{\"protocol\":6}\n");
+  CHECK(other.code == 121);
+  CHECK_THAT(other.err, ContainsSubstring("drun: another version of drun is installed here"));
+}
+
 TEST_CASE("options for interactive logins in the ssh configuration do not affect the job") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;

@@ -73,6 +73,24 @@ hosts::HostPlan host_plan_of(const Words& words, const HostFacts& host) {
   return value_of(hosts::make_host_plan(options_of(words, host), host, "/opt/drun"));
 }
 
+Result<Plan> planned_node(const hosts::HostPlan& plan, std::size_t rank, const HostFacts& host) {
+  hosts::HostReport report{.facts = host, .answers = {}};
+  for (;;) {
+    auto step = hosts::plan_node(plan, rank, report);
+    if (!step) return step.error();
+    if (auto* const made = std::get_if<Plan>(&*step)) return std::move(*made);
+    hosts::LookupAnswers answers = hosts::look_up(std::get<hosts::Lookups>(*step), host);
+    report.answers.files.merge(answers.files);
+    if (answers.topology) report.answers.topology = answers.topology;
+    if (!answers.topology_problem.empty())
+      report.answers.topology_problem = answers.topology_problem;
+  }
+}
+
+Plan node_plan_of(const hosts::HostPlan& plan, std::size_t rank, const HostFacts& host) {
+  return value_of(planned_node(plan, rank, host));
+}
+
 std::string host_plan_error(const Words& words, const HostFacts& host) {
   return usage_error(hosts::make_host_plan(options_of(words, host), host, "/opt/drun"));
 }

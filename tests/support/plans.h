@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/plan/host_plan.h"
+#include "launcher/plan/node_plan.h"
 #include "launcher/plan/plan.h"
 #include "tests/support/results.h"
 
@@ -38,6 +39,9 @@ std::string plan_error(Options options, const HostFacts& host = train_host());
 
 hosts::HostPlan host_plan_of(const Words& words, const HostFacts& host);
 std::string host_plan_error(const Words& words, const HostFacts& host);
+// The plan of a node whose host has those facts and answers all lookups.
+Result<Plan> planned_node(const hosts::HostPlan& plan, std::size_t rank, const HostFacts& host);
+Plan node_plan_of(const hosts::HostPlan& plan, std::size_t rank, const HostFacts& host);
 
 template <typename T>
 bool has(const std::vector<T>& all, const std::type_identity_t<T>& one) {

@@ -105,19 +105,15 @@ TEST_CASE("with --hosts each agent is started as drun doctor") {
   const auto plan = hosts::make_host_plan(doctor(words), host, "/opt/drun/drun");
   REQUIRE(plan);
   REQUIRE(plan->nodes.size() == 2);
-  const Words& sent = plan->nodes[1].arguments;
-  CHECK(sent[1] == "doctor");
-  CHECK(has(sent, "--json"));
-  CHECK_FALSE(has(sent, "--"));
-  const Result<Command> there = parse_command_line(sent, [](auto) { return std::nullopt; });
-  REQUIRE(there);
-  Options options = std::get<Options>(*there);
-  options.is_checked_first = true;
-  const Result<Plan> agent = make_plan(options, host);
-  REQUIRE(agent);
-  CHECK(agent->agent.join.local_world_size == 1);
-  CHECK(agent->agent.output.mode == OutputMode::Lines);
-  CHECK(has(agent->agent.worker.argv, "--quiet"));
+  host.drun_version = "9.9";  // of the node's host
+  const Plan made = test::node_plan_of(*plan, 1, host);
+  CHECK(made.is_doctor);
+  CHECK(made.agent.join.local_world_size == 1);
+  CHECK(made.agent.output.mode == OutputMode::Lines);
+  CHECK(has(made.agent.worker.argv, "--json"));
+  CHECK(has(made.agent.worker.argv, "--quiet"));
+  CHECK(has(made.agent.worker.argv, "--drun-version=9.9"));
+  CHECK(made.agent.drun_version == "9.9");
 }
 
 TEST_CASE("only exit code 1 of a probe counts as its verdict") {

@@ -1,7 +1,6 @@
-// Tests --nnodes=MIN:MAX with --hosts: which hosts may coordinate the job, and the agents' options.
+// Tests --nnodes=MIN:MAX with --hosts: which hosts may coordinate the job, and the plans of the
+// nodes.
 #include "launcher/plan/host_plan.h"
-
-#include <algorithm>
 
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -39,16 +38,8 @@ std::string elastic_error(const Words& words) {
   return test::host_plan_error(with_program(words), host_named("desk"));
 }
 
-// The join spec that the agent of `rank` makes from its arguments.
 JoinSpec agents_join(const HostPlan& plan, std::size_t rank) {
-  const Words& arguments = plan.nodes[rank].arguments;
-  Options options = test::options_of({arguments.begin() + 1, arguments.end()});
-  options.is_checked_first = true;
-  options.is_placed_later = true;
-  const auto seat = std::find(plan.endpoints.begin(), plan.endpoints.end(), rank);
-  if (seat != plan.endpoints.end())
-    options.own_seat = static_cast<std::size_t>(seat - plan.endpoints.begin());
-  return test::join_of(options, host_named(plan.nodes[rank].name));
+  return test::node_plan_of(plan, rank, host_named(plan.nodes[rank].name)).agent.join;
 }
 
 }  // namespace
@@ -68,7 +59,7 @@ TEST_CASE("with three or more hosts each of the first three has a seat") {
     CHECK(join.node_count == 4);
     CHECK(join.local_world_size == 2);
     CHECK(join.elastic->last_call_timeout == std::chrono::seconds(5));
-    CHECK(to_string(join.seats) == "n1:0,n2:0,n3:0");  // the ports are in the launcher's "go"
+    CHECK(to_string(join.seats) == "n1:0,n2:0,n3:0");  // the ports are in the launcher's Go
     CHECK(join.own_seats ==
           (rank < 3 ? std::vector<std::size_t>{rank} : std::vector<std::size_t>{}));
   }

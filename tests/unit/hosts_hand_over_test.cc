@@ -1,9 +1,11 @@
+// Tests the messages between launcher and agent, and how a node uses the endpoints.
 #include "launcher/remote/agent_protocol.h"
 
 #include <random>
 
 #include "launcher/plan/rendezvous.h"
 #include "launcher/remote/meeting.h"
+#include "launcher/remote/message_fields.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 #include "tests/support/random_bytes.h"
@@ -13,81 +15,209 @@ namespace {
 
 using test::random_bytes;
 
-// `line` without its newline.
-std::string body(const std::string& line) {
-  REQUIRE(line.ends_with('\n'));
-  return line.substr(0, line.size() - 1);
+// Gives every field of a message another value than before.
+class Changer {
+ public:
+  void change(std::string& text) { text += "x" + random_bytes(random_); }
+  void change(bool& flag) { flag = !flag; }
+  template <std::integral Number>
+  void change(Number& number) {
+    ++number;
+  }
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void change(Enum& value) { value = value == last(value) ? Enum() : last(value); }
+  template <typename Count, typename Period>
+  void change(std::chrono::duration<Count, Period>& time) {
+    time += std::chrono::duration<Count, Period>(7);
+  }
+  void change(WallTime& time) { time += std::chrono::seconds(7); }
+  void change(std::optional<Secret>& secret) {
+    secret = *Secret::make(std::string(Secret::kLeastBytes, '\xfe'), "DRUN_SECRET");
+  }
+  template <typename T>
+  void change(std::optional<T>& value) {
+    change(value.emplace());
+  }
+  template <typename T, std::size_t kSize>
+  void change(std::array<T, kSize>& values) {
+    for (T& each : values) change(each);
+  }
+  template <typename T>
+  void change(std::vector<T>& values) {
+    change(values.emplace_back());
+  }
+  void change(std::map<std::string, FileKind>& files) {
+    files.emplace("x" + random_bytes(random_), FileKind::Directory);
+  }
+  template <typename T>
+  requires requires(T& value) { fields(value); }
+  void change(T& value) {
+    std::apply([this](auto&... each) { (change(each), ...); }, fields(value));
+  }
+
+ private:
+  std::mt19937 random_{Catch::rngSeed()};
+};
+
+template <typename T>
+Result<T> parse_as(std::string_view text) {
+  Result<Message> message = parse(text);
+  if (!message) return message.error();
+  REQUIRE(std::holds_alternative<T>(*message));
+  return std::get<T>(*std::move(message));
+}
+
+template <typename T>
+T changed() {
+  T message;
+  Changer().change(message);
+  return message;
+}
+
+// A spec that an agent accepts, with all fields changed.
+NodeSpec changed_spec() {
+  NodeSpec spec = changed<NodeSpec>();
+  AgentSpec& agent = spec.plan.agent;
+  agent.join.node_count = 9;
+  agent.join.own_seats = {0};
+  agent.join.seat = 0;
+  const int workers = agent.join.local_world_size;
+  agent.output.streams.resize(static_cast<std::size_t>(workers));
+  agent.worker.placements.resize(static_cast<std::size_t>(workers));
+  agent.worker.programs.front().workers = workers;
+  agent.worker.argv = agent.worker.programs.front().argv = {"train", "--lr"};
+  agent.join.roles.front().workers = workers;
+  return spec;
+}
+
+template <typename T>
+void check_round_trip(const T& message) {
+  const std::string text = to_text(message);
+  CHECK(text.find('\n') == text.npos);
+  const Result<T> read = parse_as<T>(text);
+  INFO((read ? "" : read.error().message));
+  REQUIRE(read);
+  CHECK(to_text(*read) == text);
+  if constexpr (std::equality_comparable<T>) CHECK(*read == message);
+}
+
+std::string defect(const std::string& text) {
+  const Result<Message> read = parse(text);
+  REQUIRE_FALSE(read);
+  CHECK(read.error().code == ErrorCode::Refused);
+  return read.error().message;
 }
 
 }  // namespace
 
-TEST_CASE("starts, hellos and ends with any bytes are decoded unchanged") {
-  const auto seed = std::random_device()();
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
-  for (int i = 0; i < 200; ++i) {
-    Start start{.nonce = random_bytes(random),
-                .arguments = {random_bytes(random), random_bytes(random)},
-                .environment = {{random_bytes(random), random_bytes(random)}},
-                .directory = random_bytes(random),
-                .host = random_bytes(random),
-                .cpus = {0, i},
-                .interface = random_bytes(random),
-                .scratch = random_bytes(random),
-                .label = random_bytes(random),
-                .is_placed_later = i % 5 == 0,
-                .seat = i % 4 - 1,
-                .has_own_address = i % 7 == 0,
-                .secret = random_bytes(random),
-                .report_file = random_bytes(random),
-                .sends_lines = i % 2 == 0,
-                .keeps_all = i % 3 == 0,
-                .log_directory = random_bytes(random),
-                .columns = 132,
-                .has_color = true,
-                .utc_offset_s = -3600};
-    const std::string line = to_line(start);
-    CHECK(line.find('\n') == line.size() - 1);
-    const Result<Start> read = parse_start(body(line));
-    REQUIRE(read);
-    CHECK(*read == start);
-    const Hello hello{
-        .version = random_bytes(random),
-        .problem = random_bytes(random),
-        .exit_code = 3,
-        .place = {.port = i, .master_port = 2 * i, .addresses = {random_bytes(random), "10.0.0.1"}},
-        .machine = random_bytes(random)};
-    CHECK(*parse_hello(to_text(hello)) == hello);
-    const End end{.exit_code = 41,
-                  .text = random_bytes(random),
-                  .report = random_bytes(random),
-                  .could_not_reach = i % 2 == 0,
-                  .events = random_bytes(random)};
-    CHECK(*parse_end(to_text(end)) == end);
-  }
+TEST_CASE("every field of a message has its value after decoding, whatever bytes a text has") {
+  check_round_trip(changed<Start>());
+  check_round_trip(changed<Lookups>());
+  check_round_trip(changed<LookupAnswers>());
+  check_round_trip(changed<HostReport>());
+  check_round_trip(changed_spec());
+  check_round_trip(changed<Hello>());
+  check_round_trip(changed<Go>());
+  check_round_trip(changed<End>());
+  check_round_trip(changed<RelayStart>());
+  std::string all_bytes;
+  for (int byte = 0; byte < 256; ++byte) all_bytes += static_cast<char>(byte);
+  check_round_trip(End{.text = all_bytes});
 }
 
-TEST_CASE("a start without a secret has no secret field") {
-  CHECK(to_line(Start{}).find("secret") == std::string::npos);
-  CHECK(to_line(Start{.secret = "s"}).find("secret") != std::string::npos);
-}
-
-TEST_CASE("an invalid first line is rejected with the reason") {
-  const auto reason = [](const std::string& line) {
-    const Result<Start> start = parse_start(line);
-    REQUIRE_FALSE(start);
-    return start.error().message;
+TEST_CASE("the test of messages changes every field of a spec") {
+  const NodeSpec before;
+  const NodeSpec after = changed_spec();
+  const auto differ = [](const auto& one, const auto& other) {
+    const auto other_fields = fields(other);
+    return std::apply(
+        [&](const auto&... each) {
+          return std::apply([&](const auto&... its) { return (!(each == its) && ...); },
+                            other_fields);
+        },
+        fields(one));
   };
-  CHECK_THAT(reason(""), ContainsSubstring("no JSON object"));
-  CHECK_THAT(reason("[1]"), ContainsSubstring("no JSON object"));
-  CHECK_THAT(reason("{}"), ContainsSubstring("no proper \"protocol\""));
-  CHECK_THAT(reason(R"({"protocol":"1"})"), ContainsSubstring("no proper \"protocol\""));
-  CHECK_THAT(reason(R"({"protocol":1,"nonce":"","arguments":[1]})"),
-             ContainsSubstring("\"arguments\""));
-  CHECK_THAT(reason(R"({"protocol":1,"nonce":"","arguments":[],"environment":[["A"]]})"),
-             ContainsSubstring("\"environment\""));
-  CHECK_THAT(reason(std::string(kMostLineBytes + 1, ' ')), ContainsSubstring("no JSON object"));
-  CHECK_FALSE(parse_hello(R"({"protocol":1e99})"));
+  CHECK(differ(before.plan, after.plan));
+  CHECK(differ(before.plan.agent, after.plan.agent));
+  CHECK(differ(before.plan.agent.join, after.plan.agent.join));
+  CHECK(differ(before.plan.agent.worker, after.plan.agent.worker));
+  CHECK(differ(before.plan.agent.output, after.plan.agent.output));
+}
+
+TEST_CASE("a malformed message is rejected with the position of the defect") {
+  CHECK_THAT(defect(""), ContainsSubstring("\"\" is unknown"));
+  CHECK_THAT(defect("hello {}"), ContainsSubstring("\"hello\" is malformed at /;"));
+  CHECK_THAT(defect("hello [\"\",0]"), ContainsSubstring("malformed at /;"));
+  CHECK_THAT(defect(R"(hello ["",0,[1,2,["a",3]],""])"), ContainsSubstring("malformed at /2/2/1/"));
+  CHECK_THAT(defect(R"(hello ["",1e99,[1,2,[]],""])"), ContainsSubstring("/1/"));
+  CHECK_THAT(defect(R"(hello ["",99999999999,[1,2,[]],""])"), ContainsSubstring("/1/"));
+  CHECK_THAT(defect("hello " + std::string(2 * kMostLineBytes, ' ')),
+             ContainsSubstring("has over 8 MiB"));
+  CHECK_THAT(defect(R"(found [[["/bin/p",4]],null,""])"), ContainsSubstring("/0/0/1/"));
+}
+
+TEST_CASE("a start of another protocol version is not a start") {
+  const std::string start = to_text(Start{});
+  CHECK(start.starts_with("start " + std::to_string(kProtocol) + " "));
+  CHECK_FALSE(parse("start 6 []"));
+  CHECK_FALSE(parse("start 70 []"));
+  CHECK_FALSE(parse(R"({"protocol":6,"nonce":""})"));
+}
+
+TEST_CASE("an agent rejects a spec whose parts do not fit together") {
+  REQUIRE(parse(to_text(changed_spec())));
+  const auto defect_after = [](const auto& damage) {
+    NodeSpec spec = changed_spec();
+    damage(spec.plan.agent);
+    return defect(to_text(spec));
+  };
+  using Agent = AgentSpec;
+  CHECK_THAT(defect_after([](Agent& agent) { agent.join.local_world_size = 0; }),
+             ContainsSubstring("number of workers"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.output.streams.pop_back(); }),
+             ContainsSubstring("the output has other workers"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.worker.placements.pop_back(); }),
+             ContainsSubstring("the placements"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.worker.programs[0].workers = 1; }),
+             ContainsSubstring("the programs"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.join.roles[0].workers = -1; }),
+             ContainsSubstring("the roles"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.worker.argv.clear(); }),
+             ContainsSubstring("a command is empty"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.join.node_rank = 9; }),
+             ContainsSubstring("node rank"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.join.own_seats = {1}; }),
+             ContainsSubstring("an endpoint is missing"));
+  CHECK_THAT(defect_after([](Agent& agent) { agent.termination_signals = {65}; }),
+             ContainsSubstring("a signal"));
+}
+
+TEST_CASE("a launcher rejects impossible facts") {
+  const auto defect_after = [](const auto& damage) {
+    HostReport report;
+    damage(report.facts);
+    return defect(to_text(report));
+  };
+  CHECK_THAT(defect_after([](HostFacts& facts) { facts.usable_cpus = 1 << 30; }),
+             ContainsSubstring("CPUs"));
+  CHECK_THAT(defect_after([](HostFacts& facts) { facts.gpus = -1; }), ContainsSubstring("GPUs"));
+  CHECK_THAT(defect_after([](HostFacts& facts) {
+               facts.environment = {{"PATH", std::string(200'000, 'x')}};
+             }),
+             ContainsSubstring("a variable is too long"));
+}
+
+TEST_CASE("the workers' environment is sent as a change of the agent's environment") {
+  const std::vector<EnvironmentEntry> own{{"HOME", "/h"}, {"A", "1"}, {"DRUN_SECRET", "s"}};
+  NodeSpec spec;
+  auto& environment = spec.plan.agent.worker.environment;
+  environment = {{"HOME", "/h"}, {"A", "2"}, {"B", ""}};
+  remove_own_variables(spec, own);
+  CHECK(environment == std::vector<EnvironmentEntry>{{"A", "2"}, {"B", ""}});
+  CHECK(spec.removed_variables == std::vector<std::string>{"DRUN_SECRET"});
+  add_own_variables(spec, own);
+  CHECK(environment == std::vector<EnvironmentEntry>{{"HOME", "/h"}, {"A", "2"}, {"B", ""}});
 }
 
 namespace {
@@ -145,33 +275,32 @@ TEST_CASE("a reported address is used only if other machines can reach it") {
                           std::string(300, 'a'), ""}) == Words{"10.0.0.1", "node1", "fd00::1"});
 }
 
-TEST_CASE("a go line is decoded unchanged, and any other line is rejected") {
-  CHECK(to_line(Go{}) == "go");
-  CHECK(*parse_go("go") == Go{});
-  const Go go{.places = {{.port = 4711, .master_port = 1, .addresses = {"10.0.0.1", "n"}}, {}},
-              .is_one_machine = true};
-  CHECK(*parse_go(to_line(go)) == go);
-  for (const char* line :
-       {"", "signal 15", "gone", "go ", "go []", "go {}", R"(go {"places":[],"is_one_machine":1})",
-        R"(go {"places":[1],"is_one_machine":true})",
-        R"(go {"places":[{"port":70000,"master_port":0,"addresses":[]}],"is_one_machine":true})",
-        R"(go {"places":[{"port":1,"master_port":-1,"addresses":[]}],"is_one_machine":true})"})
-    CHECK_FALSE(parse_go(line));
+TEST_CASE("a go with too many endpoints or an impossible port is rejected") {
+  check_round_trip(Go{});
+  check_round_trip(
+      Go{.places = {{.port = 4711, .master_port = 1, .addresses = {"10.0.0.1", "n"}}, {}},
+         .is_one_machine = true});
+  CHECK_FALSE(parse(to_text(Go{.places = {{.port = 70000}}})));
+  CHECK_FALSE(parse(to_text(Go{.places = {{.port = 1, .master_port = -1}}})));
   Go many;
   many.places.resize(kMostPlaces + 1);
-  CHECK_FALSE(parse_go(to_line(many)));
+  CHECK_FALSE(parse(to_text(many)));
+  for (const char* line : {"", "signal 15", "gone", "go ", "go []", "go {}", "go [[1],true]"})
+    CHECK_FALSE(parse(line));
 }
 
-TEST_CASE("random bytes after a go are parsed safely") {
+TEST_CASE("random bytes after a word are parsed safely") {
   const auto seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  for (int i = 0; i < 1000; ++i) (void)parse_go("go " + random_bytes(random));
+  for (int i = 0; i < 1000; ++i) (void)parse("go " + random_bytes(random));
 }
 
 TEST_CASE("a member uses the port and addresses of the go line") {
   JoinSpec join = join_of_alias();
-  const Go go{.places = {{.port = 4711, .master_port = 0, .addresses = {"10.0.0.1", "n"}}}};
+  // Loopback addresses of another machine are not used.
+  const Go go{
+      .places = {{.port = 4711, .master_port = 0, .addresses = {"127.0.0.1", "10.0.0.1", "n"}}}};
   settle_places(join, go, false);
   CHECK(to_string(join.endpoint) == "alias:4711");
   CHECK(join.master_port == 4711);

@@ -15,7 +15,7 @@ std::string text(const Action& action) {
   if (const auto* login = std::get_if<LogIn>(&action))
     return "login " + std::to_string(login->host);
   if (const auto* say = std::get_if<SendLine>(&action))
-    return say->line + " to " + std::to_string(say->host);
+    return (say->line == to_text(Go{}) ? "go" : say->line) + " to " + std::to_string(say->host);
   if (const auto* let_go = std::get_if<CloseStdin>(&action))
     return "let go " + std::to_string(let_go->host);
   if (const auto* kill = std::get_if<KillSsh>(&action)) return "kill " + std::to_string(kill->host);
@@ -104,17 +104,28 @@ TEST_CASE(
         "  n3: ssh ended with exit code 0, without a word\n");
 }
 
-TEST_CASE("a ready host that disconnects and a different protocol version are problems, too") {
+TEST_CASE("a ready host that disconnects is a problem, too") {
   Launch launch(3);
   launch.after(Began{});
   launch.ready(0);
   CHECK(launch.ended(0, 255).empty());
-  CHECK(launch.after(HelloCame{1, Hello{.protocol = 7, .version = "9.9"}}) == "let go 1");
-  CHECK(launch.ready(2) == "let go 2");
+  CHECK(launch.ready(1).empty());
+  CHECK(launch.ready(2) == "let go 1; let go 2");
   launch.ended(1, 0);
   launch.ended(2, 0);
-  CHECK_THAT(launch.end().text, ContainsSubstring("n1: another version of drun is installed there "
-                                                  "(9.9)"));
+  CHECK_THAT(launch.end().text, ContainsSubstring("n0: ssh ended with exit code 255"));
+}
+
+TEST_CASE("a job whose plans do not fit together starts on no host") {
+  Launch launch(2);
+  launch.after(Began{});
+  launch.ready(1);
+  CHECK(launch.after(JobRefused{Error{ErrorCode::Usage, "no rank 9"}}) == "let go 1; kill 0");
+  launch.ended(0, 137);
+  launch.ended(1, 0);
+  REQUIRE(is_over(launch.state));
+  CHECK(launch.end().exit_code == 2);
+  CHECK_THAT(launch.end().text, ContainsSubstring("drun: no rank 9\n"));
 }
 
 TEST_CASE("a host that does not answer is named in a reminder and given up after the timeout") {
@@ -305,10 +316,7 @@ TEST_CASE("all hosts receive the addresses and ports of the hosts that coordinat
   launch.state.endpoints = {0};
   launch.after(Began{});
   const auto hello = [](int port, const std::string& machine) {
-    return Hello{.version = "1",
-                 .problem = "",
-                 .exit_code = 0,
-                 .place = {.port = port, .addresses = {"10.0.0.1", "127.0.0.1", "b d", "fe80::1"}},
+    return Hello{.place = {.port = port, .addresses = {"10.0.0.1", "127.0.0.1", "b d", "fe80::1"}},
                  .machine = machine};
   };
   SECTION("from several machines") {
@@ -317,8 +325,10 @@ TEST_CASE("all hosts receive the addresses and ports of the hosts that coordinat
     const std::string told = launch.after(HelloCame{2, hello(0, "m2")});
     const std::string line = told.substr(0, told.find(" to 0; "));
     CHECK(told == line + " to 0; " + line + " to 1; " + line + " to 2");
-    const Result<Go> go = parse_go(line);
-    REQUIRE(go);
+    const Result<Message> message = parse(line);
+    REQUIRE(message);
+    const Go* const go = std::get_if<Go>(&*message);
+    REQUIRE(go != nullptr);
     CHECK_FALSE(go->is_one_machine);
     REQUIRE(go->places.size() == 1);
     CHECK(go->places[0] == Place{.port = 4711, .addresses = {"10.0.0.1"}});
@@ -327,7 +337,7 @@ TEST_CASE("all hosts receive the addresses and ports of the hosts that coordinat
     launch.after(HelloCame{0, hello(4711, "m1")});
     launch.after(HelloCame{1, hello(0, "m1")});
     const std::string told = launch.after(HelloCame{2, hello(0, "m1")});
-    CHECK(parse_go(told.substr(0, told.find(" to 0; ")))->is_one_machine);
+    CHECK(std::get<Go>(*parse(told.substr(0, told.find(" to 0; ")))).is_one_machine);
   }
   SECTION("a host without a valid port cannot coordinate") {
     CHECK(launch.after(HelloCame{0, hello(0, "m1")}) == "let go 0");

@@ -19,8 +19,8 @@ Result<HostPlan> two_hosts_plan(Words words) {
   return make_host_plan(test::options_of(std::move(words)), host, "/opt/drun");
 }
 
-bool tells_first(const HostPlan& plan, const std::string& word) {
-  return test::has(plan.nodes.front().arguments, word);
+AgentSpec first_agent(const HostPlan& plan) {
+  return test::node_plan_of(plan, 0, test::desk_with()).agent;
 }
 
 }  // namespace
@@ -33,7 +33,10 @@ TEST_CASE("with a log directory the log files of all hosts are written only on t
   CHECK(plan->lines->mode == OutputMode::Labeled);
   CHECK(plan->lines->label_template == "[${host}:${rank}]: ");
   CHECK(plan->keeps_all_lines);
-  CHECK_FALSE(tells_first(*plan, "--log-dir=logs"));
+  const OutputSpec output = first_agent(*plan).output;
+  CHECK_FALSE(output.log_dir);
+  CHECK(output.gathers_by_channel);
+  CHECK(output.streams[0][0].to_file);
   CHECK_THAT(
       host_plan_text(*plan),
       ContainsSubstring("log files    /home/me/logs, on this machine, one directory per rank\n"));
@@ -46,7 +49,8 @@ TEST_CASE("without a log directory lines are not sent as frames") {
     const auto plan = two_hosts_plan(words);
     REQUIRE(plan);
     CHECK_FALSE(plan->lines);
-    CHECK_FALSE(tells_first(*plan, "--gather-logs"));
+    CHECK_FALSE(first_agent(*plan).output.gathers);
+    CHECK_FALSE(first_agent(*plan).join.gathers_lines);
   }
 }
 
@@ -56,8 +60,11 @@ TEST_CASE("with --gather-logs redirected or teed output is gathered without a lo
   REQUIRE(plan->lines);
   CHECK_FALSE(plan->lines->log_dir);
   CHECK_FALSE(plan->keeps_all_lines);
-  CHECK(tells_first(*plan, "--tee=1"));
-  CHECK_FALSE(tells_first(*plan, "--gather-logs"));
+  const AgentSpec agent = first_agent(*plan);
+  CHECK(agent.output.gathers_by_channel);
+  CHECK(agent.output.streams[0][0].to_file);
+  CHECK_FALSE(agent.output.streams[0][1].to_file);
+  CHECK_FALSE(agent.join.gathers_lines);
 }
 
 TEST_CASE("each host keeps its own log files with --no-gather-logs or with output filters") {
@@ -67,7 +74,7 @@ TEST_CASE("each host keeps its own log files with --no-gather-logs or with outpu
     const auto plan = two_hosts_plan(words);
     REQUIRE(plan);
     CHECK_FALSE(plan->lines);
-    CHECK(tells_first(*plan, "--log-dir=logs"));
+    CHECK(first_agent(*plan).output.log_dir == "/work/logs");
   }
 }
 
@@ -101,7 +108,7 @@ TEST_CASE("rank 0 gets the launcher's standard input with --stdin=rank0") {
   const auto plan = two_hosts_plan({"--stdin=rank0"});
   REQUIRE(plan);
   CHECK(plan->gives_stdin);
-  CHECK(tells_first(*plan, "--stdin=rank0"));
+  CHECK(first_agent(*plan).worker.stdin_source == StdinSource::Rank0);
   CHECK_THAT(host_plan_text(*plan),
              ContainsSubstring("stdin        this drun's, sent to rank 0\n"));
   CHECK_FALSE(two_hosts_plan({})->gives_stdin);

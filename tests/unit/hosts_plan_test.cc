@@ -1,4 +1,4 @@
-// Tests the plan for a command line with --hosts: the ssh command and the arguments of each agent.
+// Tests the plan for a command line with --hosts: the ssh commands, and the plan of each node.
 #include "launcher/plan/host_plan.h"
 
 #include <nlohmann/json.hpp>
@@ -33,6 +33,14 @@ HostPlan desk_plan(const Words& words, std::vector<EnvironmentEntry> environment
 
 std::string desk_error(const Words& words) {
   return test::host_plan_error(words, desk_with_file());
+}
+
+Plan node_plan(const HostPlan& plan, std::size_t rank) {
+  return test::node_plan_of(plan, rank, desk_with_file());
+}
+
+JoinSpec node_join(const HostPlan& plan, std::size_t rank) {
+  return node_plan(plan, rank).agent.join;
 }
 
 // "a2 b1".
@@ -74,10 +82,16 @@ TEST_CASE("a command line that was written for mpirun starts the same job") {
                                                                    {"PATH", "/bin"},
                                                                    {"OMPI_MCA_pml", "ob1"},
                                                                    {"OMPI_MCA_btl", "^openib"}});
-  CHECK(plan.nodes[1].arguments == Words{"drun", "--bind-to=none", "--engine=none", "--nnodes=2",
-                                         "--node-rank=1", "--rdzv-id=" + plan.run_id,
-                                         "--master-addr=a", "--nproc-per-node=8",
-                                         "--output=labelled", "--", "python", "train.py"});
+  const AgentSpec agent = node_plan(plan, 1).agent;
+  CHECK(agent.join.node_rank == 1);
+  CHECK(agent.join.node_count == 2);
+  CHECK(agent.join.run_id == plan.run_id);
+  CHECK(agent.join.endpoint.host == "a");
+  CHECK(agent.join.local_world_size == 8);
+  CHECK(agent.worker.argv == Words{"python", "train.py"});
+  CHECK(agent.worker.placements.empty());
+  CHECK(agent.output.mode == OutputMode::Labeled);
+  CHECK(has(agent::to_lines(agent.worker.environment), "OMPI_MCA_pml=ob1"));
   CHECK(test::usage_error(test::parse_options({"-H", "a", "--mca", "=", "x", "p"})) ==
         "--mca ==x: expected a name and a value, such as --mca btl tcp,self");
 }
@@ -100,21 +114,24 @@ TEST_CASE("each host's agent receives its node rank and the exact command to run
                  "./train", "--lr", "0.1", "a b", "--hosts=x"},
                 {{"PET_MIN_UPTIME", "7"}});
   REQUIRE(plan.nodes.size() == 2);
-  CHECK(plan.nodes[1].arguments == Words{"drun", "--max-restarts=3", "--tee=3", "--min-uptime=7",
-                                         "--engine=none", "--nnodes=2", "--node-rank=1",
-                                         "--rdzv-id=job", "--master-addr=a", "--nproc-per-node=1",
-                                         "--output=labelled", "--", "./train", "--lr", "0.1", "a b",
-                                         "--hosts=x"});
-  CHECK(has(plan.nodes[0].arguments, "--nproc-per-node=2"));
+  const AgentSpec agent = node_plan(plan, 1).agent;
+  CHECK(agent.host == "b");
+  CHECK(agent.join.node_rank == 1);
+  CHECK(agent.join.node_count == 2);
+  CHECK(agent.join.run_id == "job");
+  CHECK(agent.join.endpoint == Endpoint{"a", 0});  // the port is in the launcher's Go
+  CHECK(agent.join.max_restarts == 3);
+  CHECK(agent.join.local_world_size == 1);
+  CHECK(agent.worker.argv == Words{"./train", "--lr", "0.1", "a b", "--hosts=x"});
+  CHECK(agent.output.mode == OutputMode::Labeled);
+  CHECK(agent.output.label_template == "[b:${rank}]: ");
+  CHECK(agent.output.streams[0][1].to_file);
+  CHECK(node_join(plan, 0).local_world_size == 2);
   CHECK(plan.nodes[0].environment == std::vector<EnvironmentEntry>{{"A", "1"}});
   CHECK(plan.nodes[0].label == "[a:${rank}]: ");
+  CHECK(plan.options.min_uptime == std::chrono::seconds(7));
   CHECK(plan.directory == "/home/me/it's mine");
   CHECK(plan.secret.empty());
-}
-
-TEST_CASE("other hosts do not look for the configuration file") {
-  const HostPlan plan = desk_plan({"--config=/dev/null", "--hosts=a,b", "p"});
-  for (const std::string& word : plan.nodes[1].arguments) CHECK_FALSE(word.starts_with("--config"));
 }
 
 TEST_CASE("ssh gets the user's ssh arguments first and no part of the job's command") {
@@ -134,7 +151,6 @@ TEST_CASE("ssh gets the user's ssh arguments first and no part of the job's comm
   for (const std::string& word : ssh) CHECK(word.find("$(rm)") == std::string::npos);
   const HostPlan no_copy = desk_plan({"--hosts=a,b", "--no-copy", "p"});
   CHECK(no_copy.nodes[1].ssh_command.back().ends_with("--from-stdin' /opt/drun"));
-  CHECK_FALSE(has(no_copy.nodes[1].arguments, "--no-copy"));
 }
 
 TEST_CASE("mpirun's options have the same meaning as in mpirun") {
@@ -144,12 +160,10 @@ TEST_CASE("mpirun's options have the same meaning as in mpirun") {
   CHECK(nodes_text(desk_plan({"-H", "a:4,b:4", "--np=4", "--map-by", "node", "p"})) == "a2 b2");
   CHECK(nodes_text(desk_plan({"--host", "a,b", "-map-by", "ppr:3:node", "p"})) == "a3 b3");
   CHECK(nodes_text(desk_plan({"-H", "a,b", "--nproc-per-node=gpu", "p"})) == "a? b?");
-  const HostPlan bound = desk_plan({"-H", "a", "-bind-to", "core", "p"});
-  CHECK(has(bound.nodes[0].arguments, "--bind-to=core"));
+  CHECK(desk_plan({"-H", "a", "-bind-to", "core", "p"}).options.bind_to == BindTo::Core);
   const HostPlan meeting =
       desk_plan({"-H", "a,b", "-x", "MASTER_ADDR=10.0.0.9", "-x", "MASTER_PORT=7000", "p"});
-  CHECK(has(meeting.nodes[1].arguments, "--master-addr=10.0.0.9"));
-  CHECK(has(meeting.nodes[1].arguments, "--master-port=7000"));
+  CHECK(to_string(node_join(meeting, 1).endpoint) == "10.0.0.9:7000");
 }
 
 TEST_CASE("the option -x exports local values, several at once, and allows commas in values") {
@@ -177,8 +191,7 @@ TEST_CASE("selected devices determine their host's worker count and CUDA_VISIBLE
 TEST_CASE("a single host needs no address, and the first of several reports its own") {
   const HostPlan alone = desk_plan({"-H", "a:2", "p"});
   CHECK(alone.master_addr.empty());
-  for (const std::string& word : alone.nodes[0].arguments)
-    CHECK(word.find("--master") == std::string::npos);
+  CHECK(to_string(node_join(alone, 0).endpoint) == "127.0.0.1:0");
   CHECK(alone.endpoints.empty());
   const HostPlan two = desk_plan({"-H", "localhost,b", "p"});
   CHECK(two.endpoints == std::vector<std::size_t>{0});
@@ -191,8 +204,7 @@ TEST_CASE("a single host needs no address, and the first of several reports its 
   CHECK(named.has_own_address);
   CHECK_THAT(host_plan_text(named), ContainsSubstring("desk, a free port\n"));
   CHECK(desk_plan({"-H", "a,b", "--master-port=0", "p"}).master_port == 0);
-  CHECK(
-      has(desk_plan({"-H", "a,b", "--master-port=7", "p"}).nodes[1].arguments, "--master-port=7"));
+  CHECK(node_join(desk_plan({"-H", "a,b", "--master-port=7", "p"}), 1).endpoint.port == 7);
 }
 
 TEST_CASE("options that conflict with --hosts are rejected with the reason") {
@@ -220,13 +232,16 @@ TEST_CASE("the plan shows the exact commands but not the values of variables") {
   const std::string text = host_plan_text(plan);
   CHECK_THAT(text, ContainsSubstring("node 1       b, 1 worker\n") &&
                        ContainsSubstring("  login      ssh -T -o 'BatchMode=yes'") &&
-                       ContainsSubstring("-- p 'it'\\''s'\n") &&
+                       ContainsSubstring("  program    p 'it'\\''s'\n") &&
                        ContainsSubstring("  variables  TOKEN\n"));
   CHECK(text.find("secret") == std::string::npos);
   const auto json = nlohmann::json::parse(host_plan_json(plan), nullptr, false);
   REQUIRE(json.is_object());
   CHECK(json["nodes"][0]["workers"] == 2);
   CHECK(json["nodes"][1]["ssh"] == plan.nodes[1].ssh_command);
+  CHECK(json["nodes"][0]["programs"] ==
+        nlohmann::json::parse(
+            R"([{"role":"default","workers":2,"command":["p","it's"],"variables":{}}])"));
 }
 
 TEST_CASE("without hosts -np counts the workers of this machine or of all nodes") {

@@ -1,6 +1,4 @@
 // Tests the secret that a job on other machines has by default.
-#include <algorithm>
-
 #include "launcher/plan/host_plan.h"
 #include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
@@ -27,13 +25,19 @@ TEST_CASE("several hosts share a secret that is generated for the job, a single 
   CHECK(secret_plan({"-H", "a", "p"}).secret.empty());
 }
 
-TEST_CASE("the user's secret is sent to the hosts, but the path of its file is not") {
-  const HostPlan plan = secret_plan({"-H", "a,b", "--secret-file=/home/me/key", "p"});
-  CHECK(plan.secret == kMine);
-  for (const HostNode& node : plan.nodes) {
-    CHECK(std::none_of(node.arguments.begin(), node.arguments.end(), [](const std::string& word) {
-      return word.find("secret") != std::string::npos || word.find("key") != std::string::npos;
-    }));
+TEST_CASE("the user's secret is sent to the hosts, but their workers get it only on request") {
+  for (const bool is_passed : {false, true}) {
+    test::Words words{"-H", "a,b", "--secret-file=/home/me/key", "p"};
+    if (is_passed) words.insert(words.begin(), "--pass-secret");
+    const HostPlan plan = secret_plan(words);
+    CHECK(plan.secret == kMine);
+    const AgentSpec agent =
+        test::node_plan_of(plan, 1, test::desk_with({{"DRUN_SECRET", "of that host, not used"}}))
+            .agent;
+    REQUIRE(agent.join.secret);
+    CHECK(agent.join.secret->bytes() == kMine);
+    CHECK(test::has(agent.worker.environment, {"DRUN_SECRET", kMine}) == is_passed);
+    CHECK_FALSE(test::has(agent.worker.environment, {"DRUN_SECRET", "of that host, not used"}));
   }
 }
 

@@ -74,12 +74,12 @@ TEST_CASE("a relay's start and end messages are decoded unchanged for any bytes"
                            .name = random_bytes(random),
                            .first_line = random_bytes(random),
                            .nonce = random_bytes(random)};
-    const auto started = parse_relay_start(to_text(start));
+    const auto started = parse(to_text(start));
     REQUIRE(started);
-    CHECK(*started == start);
+    CHECK(std::get<RelayStart>(*started) == start);
     CHECK(parse_ended(ended_text(i)) == i);
   }
-  CHECK_FALSE(parse_relay_start("{}"));
+  CHECK_FALSE(parse("{}"));
   for (const char* bad : {"", "x", "-1", "1 ", "256", "99999999999999999999"})
     CHECK_FALSE(parse_ended(bad));
 }

@@ -384,10 +384,10 @@ TEST_CASE("numbers, strings and lists in a file mean the same as on the command 
 
 TEST_CASE("options from a file are passed to the agents on other hosts") {
   const ConfigFile file("hosts = [\"a\", \"b\"]\nmax-restarts = 3\npreflight = true\n");
-  const auto given = unsourced({"--config", file.path(), "p"}).hosts.given;
-  using Given = std::pair<std::string, std::optional<std::string>>;
-  CHECK(test::has(given, Given{"--max-restarts", "3"}));
-  CHECK(test::has(given, Given{"--preflight", std::nullopt}));
+  const auto plan = test::host_plan_of({"--config", file.path(), "./p"}, test::desk_with());
+  const JoinSpec join = test::node_plan_of(plan, 1, test::desk_with()).agent.join;
+  CHECK(join.max_restarts == 3);
+  CHECK(join.preflight);
 }
 
 TEST_CASE("only the default logs specs are accepted") {

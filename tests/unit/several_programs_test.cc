@@ -46,20 +46,14 @@ Result<hosts::HostPlan> host_plan(const Words& words, const HostFacts& host = de
   return hosts::make_host_plan(*options, host, "/opt/drun");
 }
 
-// The programs that each host's agent parses from its arguments.
+// The programs of each host's agent.
 std::vector<std::string> agents_of(const Words& words, const HostFacts& host = desk_with()) {
   const Result<hosts::HostPlan> plan = host_plan(words, host);
   INFO((plan ? "" : plan.error().message));
   REQUIRE(plan);
   std::vector<std::string> agents;
-  for (const hosts::HostNode& node : plan->nodes) {
-    Options options = options_of({node.arguments.begin() + 1, node.arguments.end()});
-    options.is_checked_first = true;
-    const Result<Plan> there = make_plan(options, desk_with());
-    INFO((there ? "" : there.error().message));
-    REQUIRE(there);
-    agents.push_back(text_of(there->agent.worker));
-  }
+  for (std::size_t rank = 0; rank < plan->nodes.size(); ++rank)
+    agents.push_back(text_of(test::node_plan_of(*plan, rank, desk_with()).agent.worker));
   return agents;
 }
 
@@ -262,44 +256,32 @@ TEST_CASE("variables of programs are sent to the hosts with values that the plan
   CHECK(plan->nodes[0].environment.empty());
   CHECK(plan->nodes[0].label == "[a:${rank} ${role_name}]: ");
   CHECK_THAT(hosts::host_plan_text(*plan), !ContainsSubstring("s3cr"));
-  CHECK_THAT(hosts::host_plan_text(*plan), ContainsSubstring("--export=TOKEN=..."));
-  Options options =
-      options_of({plan->nodes[0].arguments.begin() + 1, plan->nodes[0].arguments.end()});
-  options.is_checked_first = true;
-  const Result<Plan> there = make_plan(options, desk_with());
-  REQUIRE(there);
-  CHECK(there->agent.worker.programs[0].environment ==
+  CHECK_THAT(hosts::host_plan_text(*plan), ContainsSubstring("  program    ./s  (sets TOKEN)\n"));
+  const Plan there = test::node_plan_of(*plan, 0, desk_with());
+  CHECK(there.agent.worker.programs[0].environment ==
         std::vector<EnvironmentEntry>{{"TOKEN", "s3cr=et,x"}});
-  CHECK(there->agent.worker.programs[1].environment.empty());
+  CHECK(there.agent.worker.programs[1].environment.empty());
 }
 
 TEST_CASE("drun doctor checks the hosts and programs of the job") {
   const auto plan = host_plan({"doctor", "-H", "a:3,b:3,c:3", "-np", "4", "./w"});
   REQUIRE(plan);
   REQUIRE(plan->nodes.size() == 2);
-  for (const hosts::HostNode& node : plan->nodes) {
-    CHECK(node.workers == 1);
-    Options options = options_of({node.arguments.begin() + 1, node.arguments.end()});
-    options.is_checked_first = true;
-    const Result<Plan> there = make_plan(options, desk_with());
-    INFO((there ? "" : there.error().message));
-    REQUIRE(there);
-    CHECK(there->agent.join.local_world_size == 1);
+  for (std::size_t rank = 0; rank < plan->nodes.size(); ++rank) {
+    CHECK(plan->nodes[rank].workers == 1);
+    const Plan there = test::node_plan_of(*plan, rank, desk_with());
+    CHECK(there.agent.join.local_world_size == 1);
   }
   const auto several =
       host_plan({"doctor", "-H", "a:3,b:3", "-np", "4", "./w", ":", "-np", "1", "./missing"});
   REQUIRE(several);
   std::string problems;
-  for (const hosts::HostNode& node : several->nodes) {
-    CHECK(node.workers == 1);
-    Options options = options_of({node.arguments.begin() + 1, node.arguments.end()});
-    options.is_checked_first = true;
-    const Result<Plan> there = make_plan(options, desk_with());
-    INFO((there ? "" : there.error().message));
-    REQUIRE(there);
-    CHECK(there->agent.join.local_world_size == 1);
-    CHECK(there->agent.join.roles.empty());
-    problems += there->agent.worker.argv.back() + "\n";
+  for (std::size_t rank = 0; rank < several->nodes.size(); ++rank) {
+    CHECK(several->nodes[rank].workers == 1);
+    const Plan there = test::node_plan_of(*several, rank, desk_with());
+    CHECK(there.agent.join.local_world_size == 1);
+    CHECK(there.agent.join.roles.empty());
+    problems += there.agent.worker.argv.back() + "\n";
   }
   CHECK_THAT(problems, ContainsSubstring("--problem=./missing"));
   const Result<Plan> here = planned_programs(
