@@ -137,7 +137,7 @@ void remove_abandoned_scratch(const std::string& base) {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(base.c_str()), closedir);
   if (!entries || !is_on_local_file_system(dirfd(entries.get()))) return;
   RemovalLimits limits;
-  for (int scanned = 0; scanned < kMostScanned; ++scanned) {
+  for (int scanned = 0; scanned < kMostScratchEntries; ++scanned) {
     const dirent* entry = readdir(entries.get());
     if (entry == nullptr) return;
     const char* name = static_cast<const char*>(entry->d_name);

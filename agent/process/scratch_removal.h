@@ -35,8 +35,8 @@ void remove_tree(const char* path);
 bool own_scratch_directory(const std::string& path);
 
 // Removes the scratch directories of this user in `base` that no process owns. Never blocks on a
-// network file system. Reads at most kMostScanned entries of `base`.
-inline constexpr int kMostScanned = 4096;
+// network file system. Reads at most kMostScratchEntries entries of `base`.
+inline constexpr int kMostScratchEntries = 4096;
 void remove_abandoned_scratch(const std::string& base);
 
 }  // namespace drun::agent
