@@ -145,7 +145,7 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
   if (std::holds_alternative<Hung>(failure.status))
     writer.field("stacks", {"of all ranks: in the log above and in the --report file"});
   else if (failure.traceback != failure.message)
-    writer.field("traceback", lines_of(failure.traceback));
+    writer.field("traceback", lines_of(agent::shown_traceback(failure.traceback)));
   writer.field("worker", {worker_text(failure, outcome, writer.style().utc_offset)});
   std::vector<std::string> files;
   for (const std::string& file : {failure.error_file, failure.stderr_file})

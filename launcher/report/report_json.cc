@@ -63,7 +63,7 @@ Json to_json(const Failure& failure) {
               {"program", failure.program},
               {"error", error_json(failure)},
               {"message", or_null(failure.message)},
-              {"traceback", or_null(failure.traceback)},
+              {"traceback", or_null(agent::shown_traceback(failure.traceback))},
               {"stderr_tail", failure.stderr_tail},
               {"error_file", or_null(failure.error_file)},
               {"stderr_file", or_null(failure.stderr_file)}};
