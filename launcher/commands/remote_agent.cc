@@ -259,6 +259,7 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
     const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
     ReportStyle style = style_of(start, invoked_as);
     if (!start.sends_lines) style.log_directory = ended.log_directory;
+    style.timeouts = ended.timeouts;
     style.has_shown_stderr = has_shown_stderr(plan.agent, ended);
     const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),

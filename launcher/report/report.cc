@@ -10,6 +10,7 @@
 #include "launcher/report/timeline_views.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/job/rank_ranges.h"
 
 namespace drun {
 namespace {
@@ -174,6 +175,16 @@ void write_slow(Writer& writer, const Outcome& outcome) {
   writer.field("slow", lines);
 }
 
+void write_timeouts(Writer& writer) {
+  std::vector<std::string> lines;
+  for (const agent::ReportedTimeout& timeout : writer.style().timeouts)
+    lines.push_back(ranks_text(timeout.ranks) + " reported a timeout of " +
+                    (timeout.call.empty() ? "a collective" : printable(timeout.call)) +
+                    (count_of(timeout.ranks) > 1 ? ", the first at " : " at ") +
+                    time_of_day(timeout.first, writer.style().utc_offset));
+  writer.field("timeouts", lines);
+}
+
 void write_left_out(Writer& writer, const Outcome& outcome) {
   std::vector<std::string> lines;
   for (const LeftOut& node : outcome.left_out)
@@ -260,6 +271,7 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
           [&](const Interrupted& interrupted) {
             writer.headline("job stopped by " + signal_name(interrupted.signal) + " on " +
                             place(interrupted.node_rank, interrupted.host) + after(outcome));
+            write_timeouts(writer);
             write_slow(writer, outcome);
             write_faults(writer, outcome);
           },
@@ -276,6 +288,7 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
           [&](const NotRun& not_run) { writer.line(error_text(style.invoked_as, not_run.error)); },
           [&](const Preempted& preempted) {
             writer.headline("job preempted" + after(outcome) + ": " + printable(preempted.reason));
+            write_timeouts(writer);
             write_slow(writer, outcome);
             write_faults(writer, outcome);
           },

@@ -181,7 +181,8 @@ std::string report_for_file(std::string_view path, const Outcome& outcome, int e
                             const std::vector<WorkerPlacement>& placements,
                             const ReportStyle& style,
                             const std::optional<agent::PhaseTimes>& phase_times) {
-  if (!path.ends_with(".xml")) return report_json(outcome, exit_code, placements, phase_times);
+  if (!path.ends_with(".xml"))
+    return report_json(outcome, exit_code, placements, phase_times, style.timeouts);
   ReportStyle plain = style;
   plain.has_color = false;
   plain.columns = 100;
