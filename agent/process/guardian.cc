@@ -38,6 +38,8 @@ constexpr std::size_t kMostDirectories = 8;
 constexpr std::size_t kLongestPathBytes = 256;
 // Removal from a file system that hangs is given up then.
 constexpr std::chrono::seconds kRemovalLimit{5};
+// Abandoned directories are removed then, when the processor is not needed for the start.
+constexpr timespec kStartTime{.tv_sec = 0, .tv_nsec = 100'000'000};
 std::array<std::array<char, kLongestPathBytes>, kMostDirectories> to_remove{};
 volatile std::sig_atomic_t to_remove_count = 0;
 
@@ -267,16 +269,18 @@ void renew_foreign(std::vector<int>& foreign, pid_t agent) {
   drop_descriptors(end);
   hear_of_death(end, SIGCONT);
   send(end, "g", 1, MSG_NOSIGNAL);
-  remove_abandoned_scratch(kMemoryDirectory);
   set_disposition(SIGPIPE, SIG_IGN);
   set_disposition(SIGTTOU, SIG_IGN);  // its line is said from the background too
   std::optional<ExitStatus> agent_end;
   int last_forwarded = 0;
+  bool is_started = false;
   while (true) {
     reap_all(agent, agent_end);
     if (agent_end) end_guardian(*agent_end, last_forwarded, foreign, end);
     siginfo_t info{};
-    const int signal = sigwaitinfo(&signals, &info);
+    const int signal = sigtimedwait(&signals, &info, is_started ? nullptr : &kStartTime);
+    if (signal < 0 && errno == EAGAIN && !std::exchange(is_started, true))
+      remove_abandoned_scratch(kMemoryDirectory);
     if (signal == SIGCHLD && !foreign.empty()) renew_foreign(foreign, agent);
     if (signal <= 0 || signal == SIGCHLD) continue;
     if (signal == SIGCONT && info.si_code > 0) continue;  // the kernel's word: the agent is dead

@@ -10,7 +10,8 @@
 //          start stay ignored. SIGTSTP (Ctrl-Z) stops only the guardian: the shell returns, the job
 //          continues, and `fg` and `bg` work as usual.
 // Files:   after SIGKILL of either one, the survivor removes the agent's scratch directories
-//          (scratch.h). Every guardian removes those of this user that no process owns any more.
+//          (scratch.h). A guardian whose job runs for longer than a moment removes those of this
+//          user that no process owns any more.
 // Thread:  call it while the process has one thread.
 #pragma once
 

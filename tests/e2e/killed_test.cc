@@ -86,7 +86,7 @@ TEST_CASE("SIGKILL of the agent, the guardian or both leaves no file behind") {
   if (victim != "guardian") kill(job.agent(), SIGKILL);
   CHECK(job.wait().code == 128 + SIGKILL);
   if (victim == "both") {
-    const Ended next = run(job.launch("true"));
+    const Ended next = run(job.launch("sleep 1"));
     INFO(next.err);
     CHECK(next.code == 0);
   }
@@ -98,7 +98,7 @@ TEST_CASE("SIGKILL of the agent, the guardian or both leaves no file behind") {
 TEST_CASE("a job that starts leaves the files of running jobs alone") {
   JobWithFiles job(true);
   job.start();
-  const Ended next = run(job.launch("true"));
+  const Ended next = run(job.launch("sleep 1"));
   INFO(next.err);
   CHECK(next.code == 0);
   for (const fs::path& path : job.scratch()) {
