@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/diagnosis/error_text.h"
+#include "agent/diagnosis/fatal_signals.h"
 #include "agent/diagnosis/gpu_faults.h"
 #include "agent/diagnosis/hang_positions.h"
 #include "rendezvous/base/text.h"
@@ -23,11 +24,14 @@ struct Read {
   // In the kernel log of its node: the first, or one that names the process.
   std::string kernel_line{};
   std::optional<GpuFault> gpu_fault{};
+  SignalAccount account{};
 };
 
 Read read_of(const Failure& failure) {
+  const TracebackParts parts = parts_of(failure.traceback);
   Read read{.failure = &failure, .text = read_error_text(failure)};
-  for (const std::string_view line : split(parts_of(failure.traceback).kernel_log, '\n')) {
+  read.account = read_account(parts.account);
+  for (const std::string_view line : split(parts.kernel_log, '\n')) {
     std::optional<GpuFault> fault = parse_gpu_fault(line);
     const bool is_its_own = fault && failure.pid > 0 && fault->pid == failure.pid;
     if (!fault || (read.gpu_fault && !is_its_own)) continue;
@@ -124,6 +128,11 @@ Diagnosis crash_of(const Read& read) {
         break;
     }
   }
+  if (failure.injected.empty()) {
+    verdict.adds = !read.account.cause.empty();
+    if (verdict.adds) verdict.summary = read.account.cause;
+    if (!read.account.advice.empty()) verdict.advice = read.account.advice;
+  }
   return of(read, std::move(verdict));
 }
 
@@ -149,13 +158,14 @@ std::optional<Diagnosis> by_status(const Read& read, bool is_early) {
                                "program",
                      .adds = false});
   if (const auto* killed = std::get_if<Killed>(&failure.status);
-      killed != nullptr && killed->signal == SIGBUS && !read.text.sign)
-    return of(read, {.fault = FaultClass::Hardware,
-                     .summary = rank_words(failure) + " got SIGBUS: memory that it had mapped "
-                                                      "cannot be accessed",
+      killed != nullptr && killed->signal == SIGBUS && !read.text.sign) {
+    const SignalAccount account =
+        read.account.cause.empty() ? account_of(failure, {}) : read.account;
+    return of(read, {.fault = account.has_no_memory ? FaultClass::HostMemory : FaultClass::Hardware,
+                     .summary = account.cause,
                      .helps = RestartHelps::Unknown,
-                     .advice = "check for a full /dev/shm or disk, a truncated file, and memory "
-                               "errors in the kernel log"});
+                     .advice = account.advice});
+  }
   const auto* exited = std::get_if<Exited>(&failure.status);
   if (exited == nullptr || read.text.sign) return std::nullopt;
   if (exited->code == 127 || exited->code == 126)

@@ -203,20 +203,6 @@ constexpr std::array kCollectives{
 
 bool is_in(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// "ValueError: bad loss", "torch.distributed.DistBackendError: NCCL error in ...", "MemoryError".
-bool is_exception_line(std::string_view line) {
-  const std::size_t end = std::min(line.find(':'), line.size());
-  const std::string_view name = line.substr(0, end);
-  if (name.empty() || std::isalpha(static_cast<unsigned char>(name.front())) == 0) return false;
-  if (name.starts_with("nccl")) return false;  // "ncclInternalError: ...", below NCCL's exception
-  if (name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._") !=
-      name.npos)
-    return false;
-  const std::string_view last = name.substr(name.rfind('.') + 1);
-  return last.ends_with("Error") || last.ends_with("Exception") || last.ends_with("Exit") ||
-         last.ends_with("Interrupt");
-}
-
 // The last kMostReadBytes of `text` as lines, without notes.
 void add_end_of(std::vector<std::string_view>& lines, std::string_view text) {
   if (text.size() > kMostReadBytes) text.remove_prefix(text.size() - kMostReadBytes);
@@ -499,6 +485,7 @@ bool has_lost_peer(const Failure& failure) { return is_by_others(failure, {Sign:
 
 namespace {
 
+constexpr std::string_view kAccountMark = "--- its signal ---\n";
 constexpr std::string_view kKernelMark = "--- GPU errors in the kernel log of its node ---\n";
 constexpr std::string_view kStacksMark = "--- the other ranks when it failed ---\n";
 constexpr std::size_t kMostTraceback = std::size_t{31} << 10;  // the wire carries 32 KiB
@@ -524,6 +511,11 @@ std::string_view cut_off(std::string_view& text, std::string_view mark) {
 
 }  // namespace
 
+std::string with_signal_account(std::string_view traceback, std::string_view account) {
+  if (account.empty()) return std::string(traceback);
+  return with_part(traceback, kAccountMark, account, kMostTraceback - account.size());
+}
+
 std::string with_kernel_log(std::string_view traceback, const std::vector<std::string>& lines) {
   if (lines.empty()) return std::string(traceback);
   std::string text;
@@ -548,7 +540,16 @@ TracebackParts parts_of(std::string_view traceback) {
   TracebackParts parts{.traceback = traceback};
   parts.stacks = cut_off(parts.traceback, kStacksMark);
   parts.kernel_log = cut_off(parts.traceback, kKernelMark);
+  parts.account = cut_off(parts.traceback, kAccountMark);
   return parts;
+}
+
+std::string shown_traceback(std::string_view traceback) {
+  const std::string_view account = parts_of(traceback).account;
+  if (account.empty()) return std::string(traceback);
+  const auto begin = static_cast<std::size_t>(account.data() - traceback.data());
+  std::string shown(traceback.substr(0, begin - kAccountMark.size()));
+  return shown.append(traceback.substr(begin + account.size()));
 }
 
 namespace {
@@ -566,6 +567,7 @@ std::vector<std::string> error_in(const std::vector<std::string_view>& lines,
   std::optional<std::size_t> at = exception;
   if (!at) at = last_with([](std::string_view line) { return line.starts_with(kWhat); });
   if (!at) at = last_with(is_signs);
+  if (!at) at = last_with(is_fatal_line);
   if (!at)
     at = last_with([](std::string_view line) { return !is_noise(line) && !is_warning(line); });
   if (!at) return {};

@@ -80,6 +80,8 @@ bool has_lost_peer(const Failure& failure);
 
 // --- What drun adds to the end of a failure's traceback
 
+// The account of its signal (fatal_signals.h). Add it first.
+std::string with_signal_account(std::string_view traceback, std::string_view account);
 // Errors of GPUs in the kernel log of its node (gpu_faults.h).
 std::string with_kernel_log(std::string_view traceback, const std::vector<std::string>& lines);
 // The stacks of the other ranks when a collective timed out. Add them last.
@@ -88,10 +90,13 @@ std::string with_stacks(std::string_view traceback, std::string_view stacks);
 // The parts of such a traceback; empty: there are none.
 struct TracebackParts {
   std::string_view traceback{};
+  std::string_view account{};
   std::string_view kernel_log{};
   std::string_view stacks{};
 };
 TracebackParts parts_of(std::string_view traceback);
+// For reports: without the account, which is in the diagnosis.
+std::string shown_traceback(std::string_view traceback);
 
 // Whether `name` is a function of torch.distributed that all ranks have to call.
 bool is_collective(std::string_view name);

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "agent/process/scratch.h"
+#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -212,8 +213,7 @@ FlightRequests::FlightRequests(asio::io_context& io, const Log& log, const Agent
 
 FlightRequests::~FlightRequests() {
   stop();
-  remove_files();
-  if (!directory_.empty()) ::rmdir(directory_.c_str());
+  if (!directory_.empty()) remove_tree(directory_.c_str());
 }
 
 Result<void> FlightRequests::prepare(const World& world) {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "agent/process/scratch.h"
+#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/pulse_page.h"
 
 namespace drun::agent {
@@ -74,8 +75,7 @@ std::int64_t changed_ns(int fd) {
 }  // namespace
 
 HeartbeatFiles::~HeartbeatFiles() {
-  remove_files();
-  if (!directory_.empty()) ::rmdir(directory_.c_str());
+  if (!directory_.empty()) remove_tree(directory_.c_str());
 }
 
 Result<void> HeartbeatFiles::prepare(int round, int workers) {

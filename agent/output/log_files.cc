@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "agent/process/guardian.h"
 #include "agent/process/scratch.h"
 
 namespace drun::agent {
@@ -18,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestNameBytes = 64;
+constexpr std::string_view kErrorFiles = "errors";  // the scratch directory
 
 std::string_view name_of(LogFiles::Stream stream) {
   return stream == LogFiles::Stream::Stdout ? "stdout.log" : "stderr.log";
@@ -62,16 +62,14 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
       return Error{ErrorCode::System, "cannot use the temporary directory: " +
                                           system_message(ec.value()) + "; set TMPDIR or --log-dir"};
     if (holds_streams) return make_random(base.string(), prefix);
-    if (base == "/tmp" || !scratch_parent().empty()) {
-      if (Result<std::string> made = make_scratch_directory(as_file_name(run_id))) {
-        place_ = *std::move(made);
-        is_in_memory_ = place_.starts_with("/dev/shm/");
-        return {};
-      }
-    }
-    Result<void> made = make_random(base.string(), prefix);
-    if (made) remove_if_killed(place_);
-    return made;
+    // A TMPDIR that the user has chosen is used.
+    const bool is_chosen = base != "/tmp" && scratch_parent().empty();
+    Result<std::string> made = is_chosen ? make_scratch_directory_in(base.string(), kErrorFiles)
+                                         : make_scratch_directory(kErrorFiles);
+    if (!made) return Error{ErrorCode::Usage, made.error().message + "; set TMPDIR or --log-dir"};
+    place_ = *std::move(made);
+    is_in_memory_ = place_.starts_with("/dev/shm/");
+    return {};
   }
   fs::create_directories(*log_dir, ec);
   if (!ec && !fs::is_directory(*log_dir, ec) && !ec)

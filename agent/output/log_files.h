@@ -5,7 +5,7 @@
 //          only attempt_<round>/error_<worker>.json, because directories cost time. A worker's
 //          number is its local rank, or its rank with --gather-logs. mkdtemp(3) creates the random
 //          directory (0700), one per agent; without a log_dir it is
-//          <temporary>/drun_<run_id>_<random>.
+//          <temporary>/drun_<run_id>_<random>, or without streams a scratch directory.
 // Threads: call make() and remove() while there is one thread. In between, all functions that can
 //          block run on the directory's FileWriter, unless is_in_memory(). The functions that
 //          return names can be called on any thread.

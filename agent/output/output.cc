@@ -21,6 +21,7 @@
 #include "agent/output/log_files.h"
 #include "agent/output/log_uplink.h"
 #include "agent/output/worker_stream.h"
+#include "agent/wall_time.h"
 
 namespace drun::agent {
 
@@ -52,6 +53,7 @@ class Output::Impl {
   }
   void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained, Until until);
   std::optional<std::vector<std::string>> stderr_tail(int local_rank);
+  std::string error_before_tail(int local_rank) const;
   void run_off_loop(std::function<void()> job, std::function<void(bool)> done) {
     log_writer_.run(std::move(job), std::move(done));
   }
@@ -365,6 +367,12 @@ std::optional<std::vector<std::string>> Output::Impl::stderr_tail(int local_rank
   return last_lines(stream->tail());
 }
 
+std::string Output::Impl::error_before_tail(int local_rank) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const WorkerStream* stream = index < workers_.size() ? workers_[index].streams[1].get() : nullptr;
+  return stream == nullptr ? "" : stream->last_error().before(kTailLines, wall_now());
+}
+
 std::optional<std::uint64_t> Output::Impl::printed(int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
   if (local_rank < 0 || index >= workers_.size()) return std::nullopt;
@@ -481,6 +489,9 @@ void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_d
 }
 std::optional<std::vector<std::string>> Output::stderr_tail(int local_rank) {
   return impl_->stderr_tail(local_rank);
+}
+std::string Output::error_before_tail(int local_rank) const {
+  return impl_->error_before_tail(local_rank);
 }
 void Output::run_off_loop(std::function<void()> job, std::function<void(bool)> done) {
   impl_->run_off_loop(std::move(job), std::move(done));

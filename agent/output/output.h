@@ -99,6 +99,10 @@ class Output {
   // WorkerStreams::stderr_file, or raw. Can be called until the next open_round.
   std::optional<std::vector<std::string>> stderr_tail(int local_rank);
 
+  // The last error that the worker wrote before those lines, if none of them is one; empty if there
+  // is none (last_error.h). Call it after stderr_tail().
+  std::string error_before_tail(int local_rank) const;
+
   // Runs `job` in the log directory's thread, after pending writes to its files. `done` is called
   // once, from the loop; `has_run` is false after stop().
   void run_off_loop(std::function<void()> job, std::function<void(bool has_run)> done);

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/rank_ranges.h"
 
 namespace drun::agent {
 
@@ -42,6 +43,14 @@ class WatchdogLines {
   std::size_t held_bytes_ = 0;
   bool follows_watchdog_ = false;
   std::optional<Timeout> first_timeout_;
+};
+
+// A collective that timed out, as ranks of one node have reported it.
+struct ReportedTimeout {
+  RankRanges ranks{};
+  std::string call{};  // "all_reduce (number 21)"; empty: not known
+  WallTime first{};    // of these reports
+  bool operator==(const ReportedTimeout&) const = default;
 };
 
 }  // namespace drun::agent

@@ -148,8 +148,14 @@ WorkerStream::~WorkerStream() {
 
 void WorkerStream::take(std::string_view bytes) {
   if (!std::exchange(has_taken_, true) && setup_.on_first_bytes) setup_.on_first_bytes();
-  printed_bytes_ += setup_.is_stderr ? watchdog_lines_.take(bytes, wall_now()) : bytes.size();
-  if (setup_.is_stderr) tail_.take(bytes);
+  if (setup_.is_stderr) {
+    const WallTime now = wall_now();
+    printed_bytes_ += watchdog_lines_.take(bytes, now);
+    tail_.take(bytes);
+    last_error_.take(bytes, now);
+  } else {
+    printed_bytes_ += bytes.size();
+  }
   if (setup_.tee) writer_.append(setup_.tee, bytes);
   if (setup_.filter) {
     std::string picked;

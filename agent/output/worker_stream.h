@@ -20,6 +20,7 @@
 
 #include "agent/output/console.h"
 #include "agent/output/file_writer.h"
+#include "agent/output/last_error.h"
 #include "agent/output/line_buffer.h"
 #include "agent/output/line_format.h"
 #include "agent/output/log_uplink.h"
@@ -113,7 +114,7 @@ class WorkerStream {
   struct Setup {
     std::uint64_t number = 0;               // unique among all streams of all rounds, not 0
     LineFormat form;                        // on the console
-    bool is_stderr = false;                 // keeps its tail, finds lines of PyTorch's watchdog
+    bool is_stderr = false;                 // keeps its tail, finds errors and PyTorch's watchdog
     std::shared_ptr<FileWriter::File> tee;  // null: not teed
     std::optional<LineFilter> filter;       // needs `filtered`
     std::shared_ptr<FileWriter::File> filtered;
@@ -149,6 +150,7 @@ class WorkerStream {
   // Without lines of PyTorch's watchdog.
   std::uint64_t printed_bytes() const { return printed_bytes_; }
   std::string_view tail() const { return tail_.bytes(); }
+  const LastError& last_error() const { return last_error_; }
   const WatchdogLines& watchdog_lines() const { return watchdog_lines_; }
 
  private:
@@ -166,6 +168,7 @@ class WorkerStream {
   LineBuffer sent_lines_;
   LineQueue to_send_;
   Tail tail_;
+  LastError last_error_;
   WatchdogLines watchdog_lines_;
   bool has_taken_ = false;
   std::uint64_t printed_bytes_ = 0;

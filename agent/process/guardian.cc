@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/process/descendants.h"
+#include "agent/process/scratch_removal.h"
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/spawn.h"
 #include "rendezvous/job/outcome.h"
@@ -32,9 +33,13 @@ constexpr int kGuardianGone = SIGIO;
 // The agent's end of the pair: its signal handler has no other way to know it than a static.
 volatile int agent_end_fd = -1;
 
-// The directory that the agent's signal handler removes, as arguments of /bin/rm.
-constexpr std::size_t kMostDirectories = 4;
+// The directories that the agent's signal handler removes.
+constexpr std::size_t kMostDirectories = 8;
 constexpr std::size_t kLongestPathBytes = 256;
+// Removal from a file system that hangs is given up then.
+constexpr std::chrono::seconds kRemovalLimit{5};
+// Abandoned directories are removed then, when the processor is not needed for the start.
+constexpr timespec kStartTime{.tv_sec = 0, .tv_nsec = 100'000'000};
 std::array<std::array<char, kLongestPathBytes>, kMostDirectories> to_remove{};
 volatile std::sig_atomic_t to_remove_count = 0;
 
@@ -89,16 +94,24 @@ bool is_guardian_gone() {
   return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 
+void end_by_alarm(std::chrono::seconds limit) {
+  set_disposition(SIGALRM, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGALRM);
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  alarm(static_cast<unsigned>(limit.count()));
+}
+
 // As all that may be called in a signal handler. The job's processes are gone by now.
 [[noreturn]] void end_with_removal() {
-  static char program[] = "/bin/rm";
-  static char options[] = "-rf";
-  static char end_of_options[] = "--";
-  std::array<char*, 4 + kMostDirectories> argv{program, options, end_of_options};
-  for (std::sig_atomic_t i = 0; i < to_remove_count; ++i)
-    argv[3 + static_cast<std::size_t>(i)] = to_remove[static_cast<std::size_t>(i)].data();
-  char* const no_environment[] = {nullptr};
-  if (to_remove_count > 0) execve(program, argv.data(), no_environment);
+  end_by_alarm(kRemovalLimit);
+  for (const bool are_secret : {true, false}) {
+    for (std::sig_atomic_t i = 0; i < to_remove_count; ++i) {
+      const char* path = to_remove[static_cast<std::size_t>(i)].data();
+      if (holds_secret(path) == are_secret) remove_tree(path);
+    }
+  }
   _exit(128 + SIGKILL);
 }
 
@@ -193,6 +206,24 @@ void send_record(const std::string& record) {
     send(agent_end_fd, record.c_str(), record.size() + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+// Secrets first. A file system that hangs must not hang the guardian, so a child waits for it.
+void remove_directories(std::vector<std::string> directories) {
+  std::stable_partition(directories.begin(), directories.end(),
+                        [](const std::string& path) { return holds_secret(path.c_str()); });
+  const auto first_elsewhere = std::stable_partition(
+      directories.begin(), directories.end(),
+      [](const std::string& path) { return path.starts_with(kMemoryDirectory); });
+  for (auto each = directories.begin(); each != first_elsewhere; ++each) remove_tree(each->c_str());
+  if (first_elsewhere == directories.end()) return;
+  const pid_t child = fork();
+  if (child == 0) {
+    end_by_alarm(kRemovalLimit);
+    for (auto each = first_elsewhere; each != directories.end(); ++each) remove_tree(each->c_str());
+    _exit(0);
+  }
+  if (child > 0) waitpid(child, nullptr, 0);
+}
+
 [[noreturn]] void end_guardian(const ExitStatus& agent_end, int last_forwarded,
                                std::vector<int> foreign, int end) {
   const auto* killed = std::get_if<Killed>(&agent_end);
@@ -209,12 +240,7 @@ void send_record(const std::string& record) {
   for (std::size_t i = 0; i < left.count; ++i)
     say("process " + std::to_string(left.pids[i]) +
         " could not be killed: it is stuck in the kernel, or another user's");
-  if (killed != nullptr) {
-    for (const std::string& directory : records.directories) {
-      std::error_code ignored;
-      std::filesystem::remove_all(directory, ignored);
-    }
-  }
+  if (killed != nullptr) remove_directories(records.directories);
   _exit(exit_code(agent_end));
 }
 
@@ -247,11 +273,14 @@ void renew_foreign(std::vector<int>& foreign, pid_t agent) {
   set_disposition(SIGTTOU, SIG_IGN);  // its line is said from the background too
   std::optional<ExitStatus> agent_end;
   int last_forwarded = 0;
+  bool is_started = false;
   while (true) {
     reap_all(agent, agent_end);
     if (agent_end) end_guardian(*agent_end, last_forwarded, foreign, end);
     siginfo_t info{};
-    const int signal = sigwaitinfo(&signals, &info);
+    const int signal = sigtimedwait(&signals, &info, is_started ? nullptr : &kStartTime);
+    if (signal < 0 && errno == EAGAIN && !std::exchange(is_started, true))
+      remove_abandoned_scratch(kMemoryDirectory);
     if (signal == SIGCHLD && !foreign.empty()) renew_foreign(foreign, agent);
     if (signal <= 0 || signal == SIGCHLD) continue;
     if (signal == SIGCONT && info.si_code > 0) continue;  // the kernel's word: the agent is dead

@@ -9,6 +9,9 @@
 // Signals: every signal that can be caught is forwarded to the agent once; signals ignored at the
 //          start stay ignored. SIGTSTP (Ctrl-Z) stops only the guardian: the shell returns, the job
 //          continues, and `fg` and `bg` work as usual.
+// Files:   after SIGKILL of either one, the survivor removes the agent's scratch directories
+//          (scratch.h). A guardian whose job runs for longer than a moment removes those of this
+//          user that no process owns any more.
 // Thread:  call it while the process has one thread.
 #pragma once
 
@@ -26,7 +29,7 @@ Result<int> run_guarded(const std::function<int()>& agent);
 
 // In the agent: if the agent is killed, the guardian removes `directory` with its contents; if the
 // guardian is killed, the agent does so before it ends. Requires an absolute path of less than 256
-// bytes; at most four are kept. Has no effect without a guardian.
+// bytes; at most eight are kept. Has no effect without a guardian.
 void remove_if_killed(const std::string& directory);
 
 // In the agent, before it exits: what it leaves running (--leftovers=keep) outlives it. Has no

@@ -130,6 +130,13 @@ OomFiles parse_cgroups(std::string_view text) {
   return files;
 }
 
+bool can_count_oom_kills() {
+  const OomFiles files = parse_cgroups(read_file("/proc/self/cgroup"));
+  for (const std::string& path : {files.v2, files.v1})
+    if (!path.empty() && parse_oom_kills(read_file(path))) return true;
+  return false;
+}
+
 OomWatch::OomWatch() : files_(parse_cgroups(read_file("/proc/self/cgroup"))) {}
 
 std::optional<std::uint64_t> OomWatch::count() const {

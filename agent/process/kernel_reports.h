@@ -60,6 +60,9 @@ struct OomFiles {
 };
 OomFiles parse_cgroups(std::string_view text);
 
+// Whether the count of this process's cgroup can be read. Reads files.
+bool can_count_oom_kills();
+
 class OomWatch {
  public:
   OomWatch();

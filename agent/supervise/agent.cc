@@ -227,8 +227,9 @@ class Agent final : rendezvous::Client::Listener,
   // are being read.
   std::optional<WorkerEnd> held_;
   asio::steady_timer hold_{io_};
-  std::string stacks_at_failure_;  // of this round
-  std::vector<SlowRank> slow_;     // found by the coordinator
+  std::string stacks_at_failure_;          // of this round
+  std::vector<SlowRank> slow_;             // found by the coordinator
+  std::vector<ReportedTimeout> timeouts_;  // before the stop
 };
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
@@ -340,6 +341,7 @@ AgentEnd Agent::run() {
                   .log_directory = output_.log_place(),
                   .was_coordinator = was_coordinator_,
                   .world = world_,
+                  .timeouts = timeouts_,
                   .unfinished_frame = output_.unfinished_frame()};
 }
 
@@ -842,7 +844,7 @@ void Agent::on_outcome(const Outcome& outcome) {
   if (preloader_) preloader_->stop_waiting();
   const bool is_stopped = std::holds_alternative<Interrupted>(outcome.ending) ||
                           std::holds_alternative<Preempted>(outcome.ending);
-  if (is_stopped && world_) log_timeouts(log_, *world_, output_);
+  if (is_stopped && world_) log_timeouts(log_, timeouts_ = reported_timeouts(*world_, output_));
   stop_looking();
   gpus_.stop();
   progress_files_.stop();

@@ -20,7 +20,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "agent/output/watchdog_lines.h"
 #include "agent/spec.h"
 #include "agent/status/phases.h"
 #include "rendezvous/base/log.h"
@@ -36,6 +38,8 @@ struct AgentEnd {
   std::string log_directory;     // where this node's log files are; empty: none were kept
   bool was_coordinator = false;  // this agent coordinated the job when it ended
   std::optional<World> world{};  // of the last round; absent: no round started
+  // Collectives that ranks of this node had reported as timed out before the job was stopped.
+  std::vector<ReportedTimeout> timeouts{};
   // Must be written to the channel before any other frame (Output::unfinished_frame).
   std::string unfinished_frame{};
 };

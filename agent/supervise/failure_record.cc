@@ -1,19 +1,33 @@
 #include "agent/supervise/failure_record.h"
 
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "agent/diagnosis/error_file.h"
+#include "agent/diagnosis/error_text.h"
+#include "agent/diagnosis/fatal_signals.h"
+#include "agent/output/last_error.h"
 #include "agent/output/log_files.h"
 #include "agent/output/worker_stream.h"
+#include "agent/process/kernel_reports.h"
 #include "agent/supervise/worker_command.h"
+#include "agent/wall_time.h"
 
 namespace drun::agent {
 namespace {
+
+// Of a stderr file, in search of the last error.
+constexpr std::size_t kSearchedBytes = std::size_t{256} << 10;
 
 Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
   Failure failure;
@@ -32,6 +46,47 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
 // is in the same second as the worker's end, the time of the end is more precise.
 WallTime closer_time(WallTime ended, WallTime told) {
   return std::chrono::floor<std::chrono::seconds>(ended) == told ? ended : told;
+}
+
+void add_error_file(Failure& failure, const std::string& path) {
+  const Result<std::optional<ErrorRecord>> record = read_error_file(path);
+  if (!record || !*record) return;
+  failure.error_file = path;
+  failure.message = (*record)->message;
+  failure.traceback = (*record)->traceback;
+  if ((*record)->time) failure.time = closer_time(failure.time, *(*record)->time);
+}
+
+StderrEnd end_of_file(const std::string& path) {
+  const std::string text = read_end_of(path, kSearchedBytes);
+  const WallTime now = wall_now();
+  LastError error;
+  error.take(text, now);
+  const std::size_t tail_bytes = std::min(text.size(), kTailBytes);
+  return {.lines = last_lines(std::string_view(text).substr(text.size() - tail_bytes)),
+          .error_before = error.before(kTailLines, now)};
+}
+
+// A signal that is no consequence of an error comes without one, except for Python's stacks.
+bool may_come_from(const ExitStatus& status, std::string_view error) {
+  const auto* killed = std::get_if<Killed>(&status);
+  if (killed == nullptr) return std::holds_alternative<Exited>(status);
+  return killed->signal == SIGABRT || error.find("Fatal Python error") != error.npos;
+}
+
+// Reads files of /proc and cgroups, and the state of /dev/shm, none of which blocks.
+SignalFacts collect_signal_facts() {
+  SignalFacts facts{.counts_oom_kills = can_count_oom_kills()};
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_CPU, &limit) == 0 && limit.rlim_max != RLIM_INFINITY)
+    facts.processor_seconds = limit.rlim_max;
+  facts.forbids_core_files = ::getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur == 0;
+  std::ifstream("/proc/sys/kernel/core_pattern") >> facts.core_pattern;
+  struct statvfs memory {};
+  if (::statvfs("/dev/shm", &memory) == 0 && memory.f_blocks > 0)
+    facts.shared_memory = {.size_bytes = memory.f_blocks * memory.f_frsize,
+                           .free_bytes = memory.f_bavail * memory.f_frsize};
+  return facts;
 }
 
 }  // namespace
@@ -73,20 +128,18 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
 }
 
 Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::optional<std::vector<std::string>> stderr_tail) {
-  if (stderr_tail) {
-    brief.stderr_tail = *std::move(stderr_tail);
-  } else if (!streams.stderr_file.empty()) {
-    brief.stderr_tail = last_lines(read_end_of(streams.stderr_file, kTailBytes));
-  }
+                     std::optional<StderrEnd> stderr_end) {
+  if (!stderr_end && !streams.stderr_file.empty()) stderr_end = end_of_file(streams.stderr_file);
+  if (!stderr_end) stderr_end = StderrEnd();
+  brief.stderr_tail = std::move(stderr_end->lines);
   brief.stderr_file = streams.stderr_file;
-  if (streams.error_file.empty()) return brief;
-  const Result<std::optional<ErrorRecord>> record = read_error_file(streams.error_file);
-  if (!record || !*record) return brief;
-  brief.error_file = streams.error_file;
-  brief.message = (*record)->message;
-  brief.traceback = (*record)->traceback;
-  if ((*record)->time) brief.time = closer_time(brief.time, *(*record)->time);
+  if (!streams.error_file.empty()) add_error_file(brief, streams.error_file);
+  if (brief.message.empty() && brief.traceback.empty() &&
+      may_come_from(brief.status, stderr_end->error_before))
+    brief.traceback = std::move(stderr_end->error_before);
+  if (has_account(brief))
+    brief.traceback =
+        with_signal_account(brief.traceback, text_of(account_of(brief, collect_signal_facts())));
   return brief;
 }
 
@@ -95,27 +148,30 @@ void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
                         std::function<void(std::vector<rendezvous::SeenFailure>)> on_read) {
   struct Source {
     WorkerStreams streams;
-    std::optional<std::vector<std::string>> stderr_tail;
+    std::optional<StderrEnd> stderr_end{};
   };
   std::vector<Source> sources;
   for (const rendezvous::SeenFailure& each : brief) {
     const int local_rank = each.failure.local_rank;
-    sources.push_back({.streams = streams[static_cast<std::size_t>(local_rank)],
-                       .stderr_tail = output.stderr_tail(local_rank)});
+    Source source{.streams = streams[static_cast<std::size_t>(local_rank)]};
+    if (std::optional<std::vector<std::string>> lines = output.stderr_tail(local_rank))
+      source.stderr_end = {.lines = *std::move(lines),
+                           .error_before = output.error_before_tail(local_rank)};
+    sources.push_back(std::move(source));
   }
   auto full = std::make_shared<std::vector<rendezvous::SeenFailure>>();
   output.run_off_loop(
       [brief, sources, full] {
         for (std::size_t i = 0; i < brief.size(); ++i)
           full->push_back(
-              {full_failure(brief[i].failure, sources[i].streams, sources[i].stderr_tail),
+              {full_failure(brief[i].failure, sources[i].streams, sources[i].stderr_end),
                brief[i].seen});
       },
       [brief, sources, full, on_read = std::move(on_read)](bool has_run) {
         if (has_run) return on_read(std::move(*full));
         std::vector<rendezvous::SeenFailure> known = brief;
         for (std::size_t i = 0; i < known.size(); ++i)
-          if (sources[i].stderr_tail) known[i].failure.stderr_tail = *sources[i].stderr_tail;
+          if (sources[i].stderr_end) known[i].failure.stderr_tail = sources[i].stderr_end->lines;
         on_read(std::move(known));
       });
 }
@@ -130,9 +186,9 @@ void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& 
     if (is_here && !root.error_file.empty()) {
       written = pass_on_error_file(root.error_file, spec.error_file, exit_code(root.status));
     } else if (!root.message.empty()) {
-      written = write_error_file(
-          spec.error_file,
-          {.message = root.message, .traceback = root.traceback, .time = root.time});
+      written = write_error_file(spec.error_file, {.message = root.message,
+                                                   .traceback = shown_traceback(root.traceback),
+                                                   .time = root.time});
     }
   } else if (const auto* not_run = std::get_if<NotRun>(&outcome.ending)) {
     written = write_error_file(

@@ -31,11 +31,18 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
 // The failure of a round that could not be started on this node.
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
 
-// Adds the message, traceback and time of the worker's error file, and the last lines of its
-// stderr: `stderr_tail` if given, else the end of streams.stderr_file. The time is for display only
-// and does not order failures. Reads files, so do not call it in the loop.
+// The end of a worker's stderr.
+struct StderrEnd {
+  std::vector<std::string> lines{};
+  std::string error_before{};  // Output::error_before_tail()
+};
+
+// Adds the message, traceback and time of the worker's error file, the last lines of its stderr
+// (`stderr_end` if given, else those of streams.stderr_file), the error before these lines as the
+// traceback if it has none, and the account of a fatal signal. The time is for display only and
+// does not order failures. Reads files, so do not call it in the loop.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::optional<std::vector<std::string>> stderr_tail);
+                     std::optional<StderrEnd> stderr_end);
 
 // Completes all failures of a round off the loop. `on_read` is called once, from the loop; if the
 // files could not be read, with the brief failures.

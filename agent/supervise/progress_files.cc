@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agent/process/scratch.h"
+#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -114,8 +115,7 @@ ProgressFiles::ProgressFiles(asio::io_context& io, Log log, std::optional<std::s
 }
 
 ProgressFiles::~ProgressFiles() {
-  remove_files();
-  if (!directory_.empty()) ::rmdir(directory_.c_str());
+  if (!directory_.empty()) remove_tree(directory_.c_str());
 }
 
 // If it fails, the job runs without progress files.

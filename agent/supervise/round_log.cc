@@ -1,11 +1,11 @@
 #include "agent/supervise/round_log.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 
 #include "agent/diagnosis/error_text.h"
 #include "agent/wall_time.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/rank_ranges.h"
 #include "rendezvous/protocol/membership_text.h"
@@ -67,28 +67,32 @@ void log_failure(const Log& log, const AgentSpec& spec, const World& world,
     log.debug(text);
 }
 
-void log_timeouts(const Log& log, const World& world, const Output& output) {
-  struct Reported {
-    RankRanges ranks{};
-    WallTime first{};
-  };
+std::vector<ReportedTimeout> reported_timeouts(const World& world, const Output& output) {
   constexpr std::size_t kMostCalls = 4;
-  const WallTime now = wall_now();
-  std::map<std::string, Reported> calls;
+  std::vector<ReportedTimeout> timeouts;
   for (int i = 0; i < world.local_world_size; ++i) {
     const auto timeout = output.reported_timeout(i);
     if (!timeout) continue;
     const std::string call = timed_out_call(timeout->line);
-    if (calls.size() >= kMostCalls && !calls.contains(call)) continue;
-    Reported& reported = calls.try_emplace(call, Reported{.first = timeout->read_at}).first->second;
-    add_rank(reported.ranks, world.base_rank + i);
-    reported.first = std::min(reported.first, timeout->read_at);
+    auto of_call = std::find_if(timeouts.begin(), timeouts.end(),
+                                [&call](const ReportedTimeout& each) { return each.call == call; });
+    if (of_call == timeouts.end()) {
+      if (timeouts.size() >= kMostCalls) continue;
+      of_call = timeouts.insert(of_call, {.call = call, .first = timeout->read_at});
+    }
+    add_rank(of_call->ranks, world.base_rank + i);
+    of_call->first = std::min(of_call->first, timeout->read_at);
   }
-  for (const auto& [call, reported] : calls) {
-    const auto before = std::chrono::floor<std::chrono::milliseconds>(now - reported.first);
-    log.warning(ranks_text(reported.ranks) + " had reported a timeout of " +
-                (call.empty() ? "a collective" : call) +
-                (count_of(reported.ranks) > 1 ? ", the first " : " ") +
+  return timeouts;
+}
+
+void log_timeouts(const Log& log, const std::vector<ReportedTimeout>& timeouts) {
+  const WallTime now = wall_now();
+  for (const ReportedTimeout& timeout : timeouts) {
+    const auto before = std::chrono::floor<std::chrono::milliseconds>(now - timeout.first);
+    log.warning(ranks_text(timeout.ranks) + " had reported a timeout of " +
+                (timeout.call.empty() ? "a collective" : timeout.call) +
+                (count_of(timeout.ranks) > 1 ? ", the first " : " ") +
                 rendezvous::duration_text(before) + " before the stop");
   }
 }

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/output/output.h"
+#include "agent/output/watchdog_lines.h"
 #include "agent/process/leftovers.h"
 #include "agent/spec.h"
 #include "agent/stacks/evidence.h"
@@ -29,9 +31,10 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
 // Logs the failure of a worker of this node.
 void log_failure(const Log& log, const AgentSpec& spec, const World& world, const Failure& failure);
 
-// Logs which ranks of this node had reported the timeout of a collective before the job was
-// stopped. PyTorch's processes may stay for minutes after that.
-void log_timeouts(const Log& log, const World& world, const Output& output);
+// Which ranks of this node have reported the timeout of a collective: the first few calls.
+std::vector<ReportedTimeout> reported_timeouts(const World& world, const Output& output);
+// Logs those before the job was stopped. PyTorch's processes may stay for minutes after that.
+void log_timeouts(const Log& log, const std::vector<ReportedTimeout>& timeouts);
 
 // Logs the evidence of a hang as one warning of up to 100 lines.
 void log_hang(const Log& log, const std::string& cause, const Evidence& evidence);

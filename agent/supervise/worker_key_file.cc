@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "agent/process/scratch.h"
+#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/tls/secret.h"
 
 namespace drun::agent {
 
 WorkerKeyFile::~WorkerKeyFile() {
-  remove();
-  if (!directory_.empty()) ::rmdir(directory_.c_str());
+  if (!directory_.empty()) remove_tree(directory_.c_str());
 }
 
 void WorkerKeyFile::remove() {

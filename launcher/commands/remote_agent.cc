@@ -218,6 +218,7 @@ int run(const NodeSpec& spec, const std::string& scratch, Channel& channel) {
     const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
     ReportStyle style = spec.style;
     if (!plan.agent.output.gathers_by_channel) style.log_directory = ended.log_directory;
+    style.timeouts = ended.timeouts;
     style.has_shown_stderr = has_shown_stderr(plan.agent, ended);
     const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),

@@ -176,6 +176,7 @@ int run_job(const Options& options, const HostFacts& host) {
   const Result<int> code = agent::run_guarded([&plan, &host, &log, &telling] {
     const agent::AgentEnd end = agent::run_agent(plan.agent, log);
     telling.style.log_directory = end.log_directory;
+    telling.style.timeouts = end.timeouts;
     telling.events = end.events;
     telling.phase_times = end.phases;
     telling.style.has_shown_stderr = has_shown_stderr(plan.agent, end);

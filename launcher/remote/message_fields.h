@@ -56,7 +56,6 @@ inline constexpr std::size_t kMembers =
     : kIsOneOf<T, Hello, RelayStart>                                                       ? 4
     : kIsOneOf<T, End, EtcdSpec, ProgramSpec>                                              ? 5
     : kIsOneOf<T, Cpu, DeadlineSpec, ElasticSpec, Fault, NodeSpec, Start, WorkerPlacement> ? 6
-    : kIsOneOf<T, ReportStyle>                                                             ? 7
                                                                                            : 0;
 template <typename One, typename Other>
 inline constexpr std::size_t kMembers<std::pair<One, Other>> = 2;
@@ -76,12 +75,9 @@ requires(kMembers<std::remove_const_t<T>> > 0) auto fields(T& value) {
   } else if constexpr (kCount == 5) {
     auto& [a, b, c, d, e] = value;
     return std::tie(a, b, c, d, e);
-  } else if constexpr (kCount == 6) {
+  } else {
     auto& [a, b, c, d, e, f] = value;
     return std::tie(a, b, c, d, e, f);
-  } else {
-    auto& [a, b, c, d, e, f, g] = value;
-    return std::tie(a, b, c, d, e, f, g);
   }
 }
 
@@ -99,6 +95,13 @@ auto fields(Is<HostFacts> auto& value) {
                   working_directory, own_folder, drun_version, addresses);
 }
 
+// The agent sets timeouts.
+auto fields(Is<ReportStyle> auto& value) {
+  auto& [invoked_as, has_color, has_shown_stderr, columns, utc_offset, log_directory, report_file,
+         timeouts] = value;
+  return std::tie(invoked_as, has_color, has_shown_stderr, columns, utc_offset, log_directory,
+                  report_file);
+}
 // The agent sets channel_fd.
 auto fields(Is<OutputSpec> auto& value) {
   auto& [mode, streams, label_template, has_timestamps, gathers, gathers_by_channel, channel_fd,

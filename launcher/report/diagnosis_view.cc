@@ -18,7 +18,8 @@ ExitStatus status_of(const FailureText& failure) {
   constexpr std::string_view kSignal = "signal ";
   constexpr std::string_view kHung = "hung: ";
   if (ended.starts_with(kSignal))
-    return Killed{std::clamp(std::atoi(failure.ended.c_str() + kSignal.size()), 0, 64)};
+    return Killed{std::clamp(std::atoi(failure.ended.c_str() + kSignal.size()), 0, 64),
+                  ended.ends_with(", core dumped")};
   if (ended.starts_with(kHung)) return Hung{failure.ended.substr(kHung.size())};
   if (ended.starts_with("not started"))
     return NotStarted{failure.exit_code == 127 ? ENOENT : EACCES};

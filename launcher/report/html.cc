@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/diagnosis/error_text.h"
 #include "agent/status/redaction.h"
 #include "launcher/base/words.h"
 
@@ -376,12 +377,13 @@ void Page::write_cause() {
   } else {
     out_ += "<p class=\"dim\">Nothing is known of its last lines.</p>";
   }
-  if (!cause.traceback.empty()) {
+  const std::string traceback = agent::shown_traceback(cause.traceback);
+  if (!traceback.empty()) {
     out_ += "<details class=\"plain\"><summary>Traceback</summary><pre tabindex=\"0\">";
     std::size_t at = 0;
-    while (at < cause.traceback.size()) {
-      const std::size_t end = std::min(cause.traceback.find('\n', at), cause.traceback.size());
-      out_ += html_text(std::string_view(cause.traceback).substr(at, end - at)) + "\n";
+    while (at < traceback.size()) {
+      const std::size_t end = std::min(traceback.find('\n', at), traceback.size());
+      out_ += html_text(std::string_view(traceback).substr(at, end - at)) + "\n";
       at = end + 1;
     }
     out_ += "</pre></details>";

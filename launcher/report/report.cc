@@ -10,6 +10,7 @@
 #include "launcher/report/timeline_views.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/job/rank_ranges.h"
 
 namespace drun {
 namespace {
@@ -145,7 +146,7 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
   if (std::holds_alternative<Hung>(failure.status))
     writer.field("stacks", {"of all ranks: in the log above and in the --report file"});
   else if (failure.traceback != failure.message)
-    writer.field("traceback", lines_of(failure.traceback));
+    writer.field("traceback", lines_of(agent::shown_traceback(failure.traceback)));
   writer.field("worker", {worker_text(failure, outcome, writer.style().utc_offset)});
   std::vector<std::string> files;
   for (const std::string& file : {failure.error_file, failure.stderr_file})
@@ -172,6 +173,16 @@ void write_slow(Writer& writer, const Outcome& outcome) {
   std::vector<std::string> lines;
   for (const SlowRank& slow : outcome.slow) lines.push_back(printable(text_of(slow)));
   writer.field("slow", lines);
+}
+
+void write_timeouts(Writer& writer) {
+  std::vector<std::string> lines;
+  for (const agent::ReportedTimeout& timeout : writer.style().timeouts)
+    lines.push_back(ranks_text(timeout.ranks) + " reported a timeout of " +
+                    (timeout.call.empty() ? "a collective" : printable(timeout.call)) +
+                    (count_of(timeout.ranks) > 1 ? ", the first at " : " at ") +
+                    time_of_day(timeout.first, writer.style().utc_offset));
+  writer.field("timeouts", lines);
 }
 
 void write_left_out(Writer& writer, const Outcome& outcome) {
@@ -260,6 +271,7 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
           [&](const Interrupted& interrupted) {
             writer.headline("job stopped by " + signal_name(interrupted.signal) + " on " +
                             place(interrupted.node_rank, interrupted.host) + after(outcome));
+            write_timeouts(writer);
             write_slow(writer, outcome);
             write_faults(writer, outcome);
           },
@@ -276,6 +288,7 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
           [&](const NotRun& not_run) { writer.line(error_text(style.invoked_as, not_run.error)); },
           [&](const Preempted& preempted) {
             writer.headline("job preempted" + after(outcome) + ": " + printable(preempted.reason));
+            write_timeouts(writer);
             write_slow(writer, outcome);
             write_faults(writer, outcome);
           },

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/output/watchdog_lines.h"
 #include "agent/spec.h"
 #include "agent/status/phases.h"
 #include "launcher/cli/options.h"
@@ -29,6 +30,8 @@ struct ReportStyle {
   std::chrono::seconds utc_offset{0};  // of local time
   std::string log_directory{};         // of this node; empty: no log files
   std::string report_file{};           // of this node; empty: none
+  // Collectives that ranks of this node had reported as timed out before the job was stopped.
+  std::vector<agent::ReportedTimeout> timeouts{};
   bool operator==(const ReportStyle&) const = default;
 };
 
@@ -43,11 +46,12 @@ std::string error_text(const std::string& invoked_as, const Error& error);
 
 // One indented JSON object; ends with a newline. `exit_code` is the exit code that drun will
 // return. `placements` are those of this node's workers; empty if none was placed. `phase_times`
-// are this node's; absent if no agent ran here. Bytes that are not UTF-8 become U+FFFD. Never
-// throws.
+// are this node's; absent if no agent ran here. `timeouts`: see ReportStyle. Bytes that are not
+// UTF-8 become U+FFFD. Never throws.
 std::string report_json(const Outcome& outcome, int exit_code,
                         const std::vector<WorkerPlacement>& placements = {},
-                        const std::optional<agent::PhaseTimes>& phase_times = {});
+                        const std::optional<agent::PhaseTimes>& phase_times = {},
+                        const std::vector<agent::ReportedTimeout>& timeouts = {});
 
 // --- JUnit XML (report_junit.cc), for CI systems: `--report=job.xml`
 //

@@ -63,7 +63,7 @@ Json to_json(const Failure& failure) {
               {"program", failure.program},
               {"error", error_json(failure)},
               {"message", or_null(failure.message)},
-              {"traceback", or_null(failure.traceback)},
+              {"traceback", or_null(agent::shown_traceback(failure.traceback))},
               {"stderr_tail", failure.stderr_tail},
               {"error_file", or_null(failure.error_file)},
               {"stderr_file", or_null(failure.stderr_file)}};
@@ -98,12 +98,25 @@ Json all_of(const std::vector<InjectedFault>& faults) {
   return list;
 }
 
+Json to_json(const RankRanges& ranks) {
+  Json list = Json::array();
+  for (const RankRange& range : ranks) list.push_back({range.first, range.last});
+  return list;
+}
+
+Json all_of(const std::vector<agent::ReportedTimeout>& timeouts) {
+  Json list = Json::array();
+  for (const agent::ReportedTimeout& timeout : timeouts)
+    list.push_back(Json{{"ranks", to_json(timeout.ranks)},
+                        {"call", or_null(timeout.call)},
+                        {"time", utc_time(timeout.first)}});
+  return list;
+}
+
 Json to_json(const agent::Diagnosis& diagnosis) {
   if (diagnosis.fault == agent::FaultClass::None) return nullptr;
-  Json ranks = Json::array();
-  for (const RankRange& range : diagnosis.ranks) ranks.push_back({range.first, range.last});
   return Json{{"class", agent::word_of(diagnosis.fault)},
-              {"ranks", std::move(ranks)},
+              {"ranks", to_json(diagnosis.ranks)},
               {"exclude_node", or_null(diagnosis.exclude_node)},
               {"summary", diagnosis.summary},
               {"evidence", diagnosis.evidence},
@@ -155,7 +168,8 @@ EndingJson json_of(const Ending& ending) {
 
 std::string report_json(const Outcome& outcome, int exit_code,
                         const std::vector<WorkerPlacement>& placements,
-                        const std::optional<agent::PhaseTimes>& phase_times) {
+                        const std::optional<agent::PhaseTimes>& phase_times,
+                        const std::vector<agent::ReportedTimeout>& timeouts) {
   const EndingJson ending = json_of(outcome.ending);
   Json report{
       {"schema", "drun.report/1"},
@@ -175,6 +189,7 @@ std::string report_json(const Outcome& outcome, int exit_code,
       {"left_out", all_of(outcome.left_out)},
       {"slow", agent::slow_json(outcome.slow)},
       {"faults", all_of(outcome.faults)},
+      {"timeouts", all_of(timeouts)},
       {"placement", placement_json(placements)},
       {"phase_times_s", phase_times ? agent::phase_times_json(*phase_times) : Json(nullptr)},
       {"job_phase_times_s", agent::mean_times_json(outcome.times)},

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "agent/diagnosis/error_text.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
 #include "launcher/report/timeline_views.h"
@@ -80,8 +81,8 @@ std::string details(const Failure& failure) {
   text += "pid " + std::to_string(failure.pid) + ", round " + std::to_string(failure.round) + ", " +
           utc_time(failure.time) + "\n";
   if (!failure.message.empty()) text += "message: " + failure.message + "\n";
-  if (!failure.traceback.empty() && failure.traceback != failure.message)
-    text += failure.traceback + "\n";
+  const std::string traceback = agent::shown_traceback(failure.traceback);
+  if (!traceback.empty() && traceback != failure.message) text += traceback + "\n";
   for (const std::string& line : failure.stderr_tail) text += "stderr | " + line + "\n";
   return text;
 }
@@ -180,7 +181,8 @@ std::string report_for_file(std::string_view path, const Outcome& outcome, int e
                             const std::vector<WorkerPlacement>& placements,
                             const ReportStyle& style,
                             const std::optional<agent::PhaseTimes>& phase_times) {
-  if (!path.ends_with(".xml")) return report_json(outcome, exit_code, placements, phase_times);
+  if (!path.ends_with(".xml"))
+    return report_json(outcome, exit_code, placements, phase_times, style.timeouts);
   ReportStyle plain = style;
   plain.has_color = false;
   plain.columns = 100;

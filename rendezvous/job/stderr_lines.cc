@@ -24,6 +24,16 @@ bool is_in(std::string_view text, std::string_view part) { return text.find(part
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
+bool is_name_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '.' || c == '_';
+}
+
+// "F1127 07:16:02.272876 1234 file.cc:15] text"
+bool is_fatal_of_glog(std::string_view line) {
+  return line.size() > 5 && line[0] == 'F' && line[5] == ' ' &&
+         std::all_of(line.begin() + 1, line.begin() + 5, is_digit);
+}
+
 }  // namespace
 
 std::string_view without_rank_mark(std::string_view line) {
@@ -33,6 +43,43 @@ std::string_view without_rank_mark(std::string_view line) {
   const std::size_t end = line.find_first_not_of("0123456789", kMark.size());
   if (end == line.npos || end == kMark.size() || !line.substr(end).starts_with("]:")) return line;
   return trimmed(line.substr(end + 2));
+}
+
+bool is_exception_line(std::string_view line) {
+  const auto* const name_end = std::find_if_not(line.begin(), line.end(), is_name_character);
+  const auto size = static_cast<std::size_t>(name_end - line.begin());
+  if (size == 0 || (size < line.size() && line[size] != ':')) return false;
+  if (std::isalpha(static_cast<unsigned char>(line.front())) == 0) return false;
+  const std::string_view name = line.substr(0, size);
+  if (name.starts_with("nccl")) return false;  // "ncclInternalError: ...", below NCCL's exception
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  return last.ends_with("Error") || last.ends_with("Exception") || last.ends_with("Exit") ||
+         last.ends_with("Interrupt");
+}
+
+bool is_fatal_line(std::string_view line) {
+  constexpr std::size_t kLookedAt = 512;
+  constexpr std::array kBegins{
+      std::string_view("what():"),
+      std::string_view("terminate called after throwing"),
+      std::string_view("Assertion failed"),
+      std::string_view("CUDA error"),
+      std::string_view("HIP error"),
+      std::string_view("FATAL"),
+      std::string_view("Fatal Python error"),
+      std::string_view("fatal error: "),
+      std::string_view("panic: "),
+  };
+  if (line.empty()) return false;
+  line = line.substr(0, kLookedAt);
+  for (const std::string_view begin : kBegins)
+    if (line.front() == begin.front() && line.starts_with(begin)) return true;
+  if (line.front() == '[') return is_fatal_of_glog(line.substr(1));
+  if (is_fatal_of_glog(line)) return true;
+  if (line.starts_with("thread '")) return is_in(line, " panicked at ");
+  // "a.out: a.c:5: main: Assertion `n > 0' failed.", "/x/Indexing.cu:15: gather: ... Assertion ..."
+  const std::size_t blank = line.find(' ');
+  return blank != line.npos && blank > 0 && line[blank - 1] == ':' && is_in(line, "Assertion `");
 }
 
 bool is_python_warning(std::string_view line) {

@@ -1,5 +1,6 @@
-// core. Lines of a program's stderr that are no errors: what libraries write around or after an
-// error.
+// core. Lines of a program's stderr: which report an error, and which only surround one.
+//
+// Lines are without blanks at both ends and without a rank mark, except where stated.
 #pragma once
 
 #include <string_view>
@@ -8,6 +9,15 @@ namespace drun {
 
 // Without blanks at both ends and PyTorch's "[rank1]:" at the beginning.
 std::string_view without_rank_mark(std::string_view line);
+
+// "ValueError: bad loss", "torch.distributed.DistBackendError: NCCL error in ...", "MemoryError".
+bool is_exception_line(std::string_view line);
+
+// A line that reports the end of a program other than by an exception of Python: the what() of a
+// C++ exception, a failed assertion (of the C library, glibc, or a kernel on a GPU), a fatal
+// message of glog, "CUDA error", "FATAL", "Fatal Python error", and panics of Go and Rust. O(1):
+// looks at the first bytes only.
+bool is_fatal_line(std::string_view line);
 
 // A line that a logger wrote at a level below an error, in one of these formats:
 //   PyTorch     [W1127 07:16:02.272876963 ProcessGroupNCCL.cpp:1575] text

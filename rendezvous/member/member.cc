@@ -309,7 +309,9 @@ void MemberTurn::receive(const Stop& stop) {
   }
   if (!is_in({Phase::Running, Phase::Done})) return;
   state_.phase = Phase::Stopping;
-  log(LogLevel::Info, "stopping workers: " + stop.cause);
+  // One line per job at the default level. A node whose worker failed is stopping already.
+  const bool is_first_node = state_.world->node_rank == 0;
+  log(is_first_node ? LogLevel::Info : LogLevel::Debug, "stopping workers: " + stop.cause);
   actions_.emplace_back(StopWorkers{stop.round, stop.notice});
 }
 

@@ -93,11 +93,11 @@ void copy_bare(const Load& load, int file) {
 }
 
 void run_output(const Load& load, int file, drun::StreamPlan plan, const std::string& log_dir,
-                drun::OutputSpec spec = {}) {
-  spec.streams.assign(kWorkers, {plan, drun::StreamPlan{}});
+                drun::OutputSpec spec = {}, bool is_stderr = false) {
+  spec.streams.assign(kWorkers, {plan, plan});
   spec.log_dir = log_dir;
   drun::asio::io_context io(1);
-  drun::agent::Output output(io, {}, spec, "here", {.out = file, .err = 2});
+  drun::agent::Output output(io, {}, spec, "here", {.out = file, .err = file});
   drun::World world;
   world.local_world_size = kWorkers;
   if (!output.prepare("bench")) std::abort();
@@ -105,7 +105,7 @@ void run_output(const Load& load, int file, drun::StreamPlan plan, const std::st
     if (!streams) std::abort();
     for (int rank = 0; rank < kWorkers; ++rank) {
       const drun::agent::WorkerStreams& own = (*streams)[static_cast<std::size_t>(rank)];
-      spawn_writer(load, rank, own.stdout_fd, own.stderr_fd);
+      spawn_writer(load, rank, is_stderr ? own.stderr_fd : own.stdout_fd, 2);
     }
     output.close_worker_ends();
     output.drain(std::chrono::hours(1), [] {});
@@ -182,6 +182,9 @@ int main(int argc, char** argv) {
   bool is_good = measure("bare", load, [&](int file) { copy_bare(load, file); });
   is_good &= measure("labelled", load, output({.is_labeled = true}, ""));
   is_good &= measure("lines", load, output({}, ""));
+  is_good &= measure("stderr", load, [&load](int file) {
+    run_output(load, file, {.is_labeled = true}, "", {}, true);
+  });
   is_good &= measure(
       "tee", load,
       output({.to_file = true, .is_labeled = true}, load.file.substr(0, load.file.rfind('/') + 1)));

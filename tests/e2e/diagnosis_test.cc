@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -44,12 +45,67 @@ TEST_CASE("a failed job says what was wrong with which rank, and what to do") {
 }
 
 TEST_CASE("a plain crash has a diagnosis in the report and no cause on the console") {
-  const Diagnosed found = run_with_report(
-      shell_job({"--nproc-per-node=2"}, "[ $RANK = 1 ] || sleep 60; kill -SEGV $$"));
+  const Diagnosed found =
+      run_with_report(shell_job({"--nproc-per-node=2"}, "[ $RANK = 1 ] || sleep 60; exit 3"));
   INFO(found.ended.err << found.diagnosis.dump());
   CHECK(found.ended.err.find("  cause") == std::string::npos);
   CHECK(found.diagnosis.at("class") == "crash");
   CHECK(found.diagnosis.at("ranks") == json::parse("[[1, 1]]"));
+}
+
+TEST_CASE("a fatal signal has a cause with the facts of its node") {
+  const std::string signal = GENERATE("KILL", "SEGV", "ABRT");
+  CAPTURE(signal);
+  const Diagnosed found = run_with_report(shell_job(
+      {"--nproc-per-node=2"}, "[ $RANK = 1 ] || sleep 60; ulimit -c 0; kill -" + signal + " $$"));
+  INFO(found.ended.err << found.diagnosis.dump());
+  CHECK_THAT(found.ended.err,
+             ContainsSubstring("  cause      rank 1 ") && !ContainsSubstring("  traceback"));
+  CHECK(found.diagnosis.at("class") == "crash");
+  const std::string text = found.diagnosis.at("summary").get<std::string>() + "; " +
+                           found.diagnosis.at("advice").get<std::string>();
+  CHECK_THAT(text, ContainsSubstring(signal == "KILL" ? "out-of-memory kill" : "no core dump"));
+}
+
+TEST_CASE("a SIGBUS where /dev/shm is full is a lack of memory") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can replace /dev/shm");
+    return;
+  }
+  Launch launch = shell_job({"--nproc-per-node=1"},
+                            "head -c 2000000 /dev/zero >/dev/shm/fill 2>&-; kill -BUS $$");
+  launch.argv =
+      Words{"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"$@\"",
+            "sh"} +
+      launch.argv;
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 128 + SIGBUS);
+  CHECK_THAT(ended.err, ContainsSubstring("rank 0 got SIGBUS, and /dev/shm is full") &&
+                            ContainsSubstring("--shm-size"));
+}
+
+TEST_CASE("an error is found before the lines that a library prints behind it") {
+  const bool is_redirected = GENERATE(false, true);
+  const TemporaryDirectory directory;
+  Words options{"--nproc-per-node=1", "--report=" + directory.file("report.json")};
+  if (is_redirected)
+    options = options + Words{"--redirects=2", "--log-dir=" + directory.file("log")};
+  const Ended ended =
+      run(shell_job(options,
+                    "exec >&2; echo 'Traceback (most recent call last):'\n"
+                    "echo '  File \"train.py\", line 3, in step'\n"
+                    "echo 'ValueError: bad batch'\n"
+                    "for i in $(seq 40); do echo \"gpu0:1:2 [0] NCCL note $i\"; done\n"
+                    "exit 1"));
+  INFO(ended.err);
+  CHECK_THAT(ended.err,
+             ContainsSubstring("\n  error      ValueError: bad batch\n") &&
+                 ContainsSubstring("\n  traceback  Traceback (most recent call last):\n"
+                                   "               File \"train.py\", line 3, in step\n"));
+  const json cause = json::parse(read_file(directory.file("report.json"))).at("root_cause");
+  CHECK(cause.at("error") == "ValueError: bad batch");
+  CHECK(cause.at("stderr_tail").size() == 20);
 }
 
 TEST_CASE("all nodes have the same diagnosis, with the node to exclude") {

@@ -172,8 +172,9 @@ TEST_CASE("a suspended worker is reported as stopped") {
 }
 
 TEST_CASE("a stop reports the timeouts that PyTorch's watchdog had reported before") {
+  const TemporaryDirectory directory;
   Running running(shell_job(
-      {"--nproc-per-node=3"},
+      {"--nproc-per-node=3", "--report=" + directory.file("report.json")},
       "[ $RANK = 0 ] || echo \"[rank$RANK]:[E1127 07:16:23.172041623 ProcessGroupNCCL.cpp:689] "
       "[Rank $RANK] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=21, "
       "OpType=ALLREDUCE, NumelIn=1000, NumelOut=1000, Timeout(ms)=12000) ran for 12077 "
@@ -187,7 +188,13 @@ TEST_CASE("a stop reports the timeouts that PyTorch's watchdog had reported befo
   CHECK(ended.code == 143);
   CHECK_THAT(ended.err, ContainsSubstring("ranks 1, 2 had reported a timeout of all_reduce (number "
                                           "21), the first "));
-  CHECK_THAT(ended.err, ContainsSubstring(" before the stop"));
+  CHECK_THAT(ended.err,
+             ContainsSubstring(" before the stop") &&
+                 ContainsSubstring("\n  timeouts   ranks 1, 2 reported a timeout of all_reduce "
+                                   "(number 21), the first at "));
+  const auto timeouts = nlohmann::json::parse(read_file(directory.file("report.json")))["timeouts"];
+  REQUIRE(timeouts.size() == 1);
+  CHECK(timeouts[0]["ranks"] == nlohmann::json::parse("[[1, 2]]"));
 }
 
 TEST_CASE("stacks of all ranks can be read on any node, and the job continues") {

@@ -20,7 +20,8 @@ Ended run_nodes(const Words& options, const std::string& script) {
   return run(shell_job(options, script), 60s);
 }
 
-// The topmost directories, as /dev/shm/drun_nodes_x, of the files that the workers wrote down.
+// The topmost directories, as /dev/shm/drun_scratch.nodes.x, of the files that the workers wrote
+// down.
 std::set<fs::path> scratch_of(const TemporaryDirectory& directory) {
   std::set<fs::path> found;
   for (const auto& entry : fs::directory_iterator(directory.path())) {

@@ -94,7 +94,10 @@ TEST_CASE("without a log directory a temporary one is used, and can be removed")
   REQUIRE(files.make(std::nullopt, "job", holds_streams));
   if (holds_streams) CHECK(fs::path(files.place()).parent_path() == fs::temp_directory_path());
   CHECK(files.is_temporary());
-  CHECK(fs::path(files.place()).filename().string().starts_with("drun_job_"));
+  CHECK(fs::path(files.place())
+            .filename()
+            .string()
+            .starts_with(holds_streams ? "drun_job_" : "drun_scratch.errors."));
   REQUIRE(files.make_attempt(0));
   REQUIRE(files.make_worker_directory(0, 3));
   const std::string place = files.place();

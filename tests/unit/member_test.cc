@@ -176,6 +176,16 @@ TEST_CASE("a failure is reported at once in brief, and in full when all workers 
   CHECK(stopped.failures[1].age == 80ms);
 }
 
+TEST_CASE("a stop is shown once per job at the default level: by the first node") {
+  for (const int node_rank : {0, 1, 2}) {
+    MemberDriver member = MemberDriver::in(Phase::Running);
+    member.state.world->node_rank = node_rank;
+    member.receive(Stop{0, "rank 4 failed"});
+    CHECK(member.log() == "stopping workers: rank 4 failed\n");
+    CHECK(member.only<MemberLog>().level == (node_rank == 0 ? LogLevel::Info : LogLevel::Debug));
+  }
+}
+
 TEST_CASE(
     "a round that ended elsewhere stops the workers once, and the next round starts them again") {
   const auto phase = GENERATE(Phase::Running, Phase::Done);

@@ -41,6 +41,7 @@ TEST_CASE("the report of a success has every field") {
   CHECK(json["details"].is_null());
   CHECK(json["left_out"].empty());
   CHECK(json["slow"].empty());
+  CHECK(json["timeouts"].empty());
   outcome.left_out = {{1, "gpu1", 2, "it fails"}};
   CHECK(parsed(outcome, 0)["left_out"][0]["host"] == "gpu1");
   CHECK(parsed(outcome, 0)["left_out"][0]["reason"] == "it fails");
@@ -128,6 +129,18 @@ TEST_CASE("other outcomes have their own details") {
   CHECK(json["outcome"] == "preempted");
   CHECK(json["details"]["reason"] == "its time limit ends");
   CHECK(json["root_cause"].is_null());
+}
+
+TEST_CASE("the report lists the collectives that had timed out before a stop") {
+  const std::string text = report_json(
+      {.ending = Interrupted{2, 0, "gpu0"}}, 130, {}, {},
+      {{{{1, 2}, {5, 5}}, "all_reduce (number 21)", test::kSomeTime}, {{{0, 0}}, "", {}}});
+  const nlohmann::json timeouts = nlohmann::json::parse(text)["timeouts"];
+  REQUIRE(timeouts.size() == 2);
+  CHECK(timeouts[0]["ranks"] == nlohmann::json::parse("[[1, 2], [5, 5]]"));
+  CHECK(timeouts[0]["call"] == "all_reduce (number 21)");
+  CHECK(timeouts[0]["time"].get<std::string>().ends_with("Z"));
+  CHECK(timeouts[1]["call"].is_null());
 }
 
 }  // namespace drun

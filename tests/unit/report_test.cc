@@ -178,6 +178,19 @@ TEST_CASE("a report of a thousand failures shows the first ones and counts the r
   CHECK_THAT(text, ContainsSubstring("and 983 more\n"));
 }
 
+TEST_CASE("a stop shows the collectives that had timed out before") {
+  ReportStyle style = kStyle;
+  style.timeouts = {{{{1, 2}}, "all_reduce (number 21)", kSomeTime}, {{{4, 4}}, "", kSomeTime}};
+  const std::string lines =
+      "  timeouts   ranks 1, 2 reported a timeout of all_reduce (number 21), the first at "
+      "14:03:07.123\n"
+      "             rank 4 reported a timeout of a collective at 14:03:07.123\n";
+  CHECK(report_text(ended_on_three_nodes(Interrupted{SIGINT, 1, "gpu1"}), style) ==
+        "drun: job stopped by SIGINT on node 1 (gpu1) after 12.3 s\n" + lines);
+  CHECK(report_text(ended_on_three_nodes(Preempted{"its time limit ends"}), style) ==
+        "drun: job preempted after 12.3 s: its time limit ends\n" + lines);
+}
+
 TEST_CASE("other outcomes take one or two lines") {
   CHECK(report_text(ended_on_three_nodes(Interrupted{SIGINT, 1, "gpu1"}), kStyle) ==
         "drun: job stopped by SIGINT on node 1 (gpu1) after 12.3 s\n");

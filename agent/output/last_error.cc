@@ -1,0 +1,220 @@
+#include "agent/output/last_error.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "rendezvous/base/text.h"
+#include "rendezvous/job/stderr_lines.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+constexpr std::string_view kCurrentThread = "Current thread 0x";  // of Python's faulthandler
+constexpr std::size_t kMostErrorLineBytes = std::size_t{1} << 10;
+constexpr std::size_t kMostBehindBytes = 256;  // so that the error itself stays in the block
+constexpr std::size_t kMostForeignLines = 50;
+constexpr std::size_t kCarriedHeadBytes = kMostErrorLineBytes;
+constexpr std::size_t kCarriedEndBytes = 64;  // more than kTraceback
+
+// Without PyTorch's "[rank1]: ", and with all other blanks.
+std::string_view behind_rank_mark(std::string_view line) {
+  if (!line.starts_with("[rank")) return line;
+  const std::size_t end = line.find("]:");
+  if (end == line.npos || end > 16) return line;
+  line.remove_prefix(end + 2);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+bool is_chain_line(std::string_view text) {
+  return text.starts_with("During handling of the above exception") ||
+         text.starts_with("The above exception was the direct cause");
+}
+
+// False for almost all lines, by their first bytes: take_line() would skip them.
+bool may_matter(std::string_view line) {
+  if (line.empty()) return false;
+  if (line.back() == ':' || line.back() == '\r') return true;
+  switch (line.front()) {
+    case ' ':
+    case '\t':
+      return line.substr(0, 32).find("what") != line.npos;
+    case '[':
+      return line.starts_with("[rank") || line.starts_with("[F");
+    case 'A':
+      if (line.starts_with("Assertion")) return true;
+      break;
+    case 'C':
+      if (line.starts_with("CUDA error") || line.starts_with("Current thread")) return true;
+      break;
+    case 'D':
+      if (line.starts_with("During handling")) return true;
+      break;
+    case 'E':
+      if (line.starts_with("Exception ignored")) return true;
+      break;
+    case 'F':
+    case 'f':
+      return true;
+    case 'H':
+      if (line.starts_with("HIP error")) return true;
+      break;
+    case 'T':
+      if (line.starts_with("The above exception")) return true;
+      break;
+    case 't':
+      if (line.starts_with("terminate called") || line.starts_with("thread '")) return true;
+      break;
+    default:
+      break;
+  }
+  // "a.out: ...", "ValueError: ...", and the name of an exception without a text.
+  const std::size_t blank = line.substr(0, kMostErrorLineBytes).find(' ');
+  if (blank != line.npos) return line[blank - 1] == ':';
+  const char end = line.back();
+  return end == 'r' || end == 'n' || end == 't';
+}
+
+// The last line of a traceback: the name of an exception, of whatever form, with or without a text.
+bool begins_with_name(std::string_view text) {
+  const auto is_of_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  };
+  const auto* const end = std::find_if_not(text.begin(), text.end(), is_of_name);
+  return end != text.begin() && (end == text.end() || *end == ':');
+}
+
+}  // namespace
+
+// Of a long traceback, the last calls are kept.
+void LastError::Block::add(std::string_view line) {
+  line = line.substr(0, kMostErrorLineBytes);
+  lines.emplace_back(line);
+  size_bytes += line.size() + 1;
+  while (lines.size() > 2 &&
+         (lines.size() > kMostErrorBlockLines || size_bytes > kMostErrorBlockBytes)) {
+    size_bytes -= lines[1].size() + 1;
+    lines.erase(lines.begin() + 1);
+  }
+}
+
+void LastError::take(std::string_view bytes, WallTime read_at) {
+  read_at_ = read_at;
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    const bool is_whole = end != bytes.npos;
+    const std::string_view part = bytes.substr(0, end);
+    bytes.remove_prefix(is_whole ? end + 1 : bytes.size());
+    if (!is_whole || !carried_.empty()) carry(part);
+    if (is_whole) take_line(carried_.empty() ? part : std::string_view(carried_));
+    if (is_whole) carried_.clear();
+  }
+}
+
+void LastError::carry(std::string_view part) {
+  constexpr std::size_t kMost = 4 * kCarriedHeadBytes;
+  if (part.size() > kMost) {
+    carried_.append(part.substr(0, kCarriedHeadBytes));
+    part.remove_prefix(part.size() - kCarriedEndBytes);
+  }
+  carried_.append(part);
+  if (carried_.size() > kMost)
+    carried_.erase(kCarriedHeadBytes, carried_.size() - kCarriedHeadBytes - kCarriedEndBytes);
+}
+
+void LastError::take_line(std::string_view line) {
+  ++line_number_;
+  if (state_ == State::Other && !is_ignored_ && !may_matter(line)) return;
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  const std::string_view marked = behind_rank_mark(line);
+  const bool is_ignored = std::exchange(is_ignored_, false);
+  // It may follow a progress bar.
+  if (marked.ends_with(kTraceback)) {
+    state_ = is_ignored ? State::Ignored : State::Traceback;
+    open_ = std::exchange(is_chained_, false) ? exception_ : Block();
+    open_.add(kTraceback);
+    foreign_lines_ = 0;
+    return;
+  }
+  if (state_ == State::Traceback || state_ == State::Ignored)
+    return take_line_of_traceback(line, marked);
+  const bool is_indented = marked.starts_with(' ') || marked.starts_with('\t');
+  const std::string_view text = is_indented ? trimmed(marked) : marked;
+  if (text.starts_with("Exception ignored ")) {
+    is_ignored_ = true;
+    may_be_repeated_ = exception_.line_number + 1 == line_number_;
+    state_ = State::Other;
+  } else if (is_chain_line(text)) {
+    is_chained_ = true;
+    state_ = State::Other;
+  } else if (!is_indented && state_ != State::BehindException && is_exception_line(text)) {
+    if (is_ignored) return;
+    begin(exception_, line);
+    state_ = State::BehindException;
+  } else if (state_ != State::BehindFatal && is_fatal_line(text)) {
+    begin(fatal_, line);
+    state_ = State::BehindFatal;
+  } else if (state_ != State::Other) {
+    continue_block(line);
+  } else if (text.starts_with(kCurrentThread) && !fatal_.lines.empty() &&
+             fatal_.lines.front().find("Fatal Python error") != std::string::npos) {
+    fatal_.add(line);
+    fatal_.line_number = line_number_;
+    lines_behind_ = 0;
+    state_ = State::BehindFatal;
+  }
+}
+
+void LastError::take_line_of_traceback(std::string_view line, std::string_view text) {
+  if (text.starts_with(' ') || text.starts_with('\t')) return open_.add(line);
+  if (!begins_with_name(text)) {
+    if (++foreign_lines_ > kMostForeignLines) state_ = State::Other;
+    return;
+  }
+  if (std::exchange(state_, State::Other) == State::Ignored) {
+    // Cython prints the traceback before "Exception ignored", too.
+    if (may_be_repeated_ && exception_.lines.back() == line) exception_ = replaced_;
+    return;
+  }
+  replaced_ = std::exchange(exception_, std::exchange(open_, Block()));
+  exception_.add(line);
+  exception_.read_at = read_at_;
+  exception_.line_number = line_number_;
+  lines_behind_ = 0;
+  state_ = State::BehindException;
+}
+
+void LastError::begin(Block& block, std::string_view line) {
+  block = Block{.read_at = read_at_, .line_number = line_number_};
+  block.add(line);
+  lines_behind_ = 0;
+  is_chained_ = false;
+}
+
+// Until an empty line.
+void LastError::continue_block(std::string_view line) {
+  if (behind_rank_mark(line).empty() || ++lines_behind_ > kMostLinesBehind) {
+    state_ = State::Other;
+    return;
+  }
+  (state_ == State::BehindException ? exception_ : fatal_).add(line.substr(0, kMostBehindBytes));
+}
+
+std::string LastError::before(std::uint64_t shown_lines, WallTime now) const {
+  std::array<const Block*, 2> blocks{&exception_, &fatal_};
+  if (exception_.line_number > fatal_.line_number) std::swap(blocks[0], blocks[1]);
+  std::string text;
+  for (const Block* block : blocks) {
+    if (block->lines.empty()) continue;
+    const std::uint64_t lines_since = line_number_ - block->line_number;
+    if (lines_since < shown_lines) return "";
+    if (lines_since > kCountsForLines || now - block->read_at > kCountsFor) continue;
+    for (const std::string& line : block->lines) text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace drun::agent
