@@ -10,7 +10,7 @@
 #include "agent/diagnosis/error_file.h"
 #include "agent/output/log_files.h"
 #include "agent/output/worker_stream.h"
-#include "agent/supervise/worker_command.h"
+#include "agent/workers/worker_command.h"
 
 namespace drun::agent {
 namespace {

@@ -12,7 +12,7 @@
 #include "agent/hang/hang.h"
 #include "agent/output/output.h"
 #include "agent/spec.h"
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"

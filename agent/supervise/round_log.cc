@@ -6,6 +6,7 @@
 
 #include "agent/diagnosis/error_text.h"
 #include "agent/wall_time.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/rank_ranges.h"
 #include "rendezvous/protocol/membership_text.h"
