@@ -1,5 +1,7 @@
 #include "agent/supervise/failure_record.h"
 
+#include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -8,6 +10,8 @@
 #include <variant>
 
 #include "agent/diagnosis/error_file.h"
+#include "agent/diagnosis/error_text.h"
+#include "agent/diagnosis/hang_positions.h"
 #include "agent/output/log_files.h"
 #include "agent/output/worker_stream.h"
 #include "agent/workers/worker_command.h"
@@ -32,6 +36,26 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
 // is in the same second as the worker's end, the time of the end is more precise.
 WallTime closer_time(WallTime ended, WallTime told) {
   return std::chrono::floor<std::chrono::seconds>(ended) == told ? ended : told;
+}
+
+// The brief failure with the error file and stderr of the worker. `stderr_tail`: absent if its
+// stderr did not pass through drun. Reads files, so do not call it in the loop.
+Failure full_failure(Failure brief, const WorkerStreams& streams,
+                     std::optional<std::vector<std::string>> stderr_tail) {
+  if (stderr_tail) {
+    brief.stderr_tail = *std::move(stderr_tail);
+  } else if (!streams.stderr_file.empty()) {
+    brief.stderr_tail = last_lines(read_end_of(streams.stderr_file, kTailBytes));
+  }
+  brief.stderr_file = streams.stderr_file;
+  if (streams.error_file.empty()) return brief;
+  const Result<std::optional<ErrorRecord>> record = read_error_file(streams.error_file);
+  if (!record || !*record) return brief;
+  brief.error_file = streams.error_file;
+  brief.message = (*record)->message;
+  brief.traceback = (*record)->traceback;
+  if ((*record)->time) brief.time = closer_time(brief.time, *(*record)->time);
+  return brief;
 }
 
 }  // namespace
@@ -72,52 +96,74 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
   return failure;
 }
 
-Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::optional<std::vector<std::string>> stderr_tail) {
-  if (stderr_tail) {
-    brief.stderr_tail = *std::move(stderr_tail);
-  } else if (!streams.stderr_file.empty()) {
-    brief.stderr_tail = last_lines(read_end_of(streams.stderr_file, kTailBytes));
-  }
-  brief.stderr_file = streams.stderr_file;
-  if (streams.error_file.empty()) return brief;
-  const Result<std::optional<ErrorRecord>> record = read_error_file(streams.error_file);
-  if (!record || !*record) return brief;
-  brief.error_file = streams.error_file;
-  brief.message = (*record)->message;
-  brief.traceback = (*record)->traceback;
-  if ((*record)->time) brief.time = closer_time(brief.time, *(*record)->time);
-  return brief;
+void RoundFailures::begin_round(const World& world) {
+  world_ = world;
+  ends_.clear();
+  stacks_.clear();
+  full_.clear();
 }
 
-void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
-                        const std::vector<WorkerStreams>& streams, Output& output,
-                        std::function<void(std::vector<rendezvous::SeenFailure>)> on_read) {
+supervision::FailureKind RoundFailures::kind_of(const WorkerEnd& end) const {
+  Failure failure = brief_failure(spec_, world_, end);
+  if (const auto tail = output_.stderr_tail(end.local_rank)) failure.stderr_tail = *tail;
+  if (has_only_waited(failure)) return supervision::FailureKind::Waited;
+  if (has_lost_peer(failure)) return supervision::FailureKind::LostPeer;
+  return supervision::FailureKind::Own;
+}
+
+rendezvous::SeenFailure RoundFailures::brief(int local_rank) const {
+  const auto end = std::find_if(ends_.begin(), ends_.end(), [local_rank](const WorkerEnd& each) {
+    return each.local_rank == local_rank;
+  });
+  assert(end != ends_.end());
+  return {brief_failure(spec_, world_, *end), end->seen};
+}
+
+bool RoundFailures::add_stacks(const Evidence& evidence) {
+  if (!evidence.groups.empty()) stacks_ = stacks_at_failure(evidence);
+  RankRanges failed;
+  for (const WorkerEnd& end : ends_) add_rank(failed, world_.base_rank + end.local_rank);
+  return is_every_rank_in_collective(evidence, failed);
+}
+
+void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::function<void()> on_read) {
+  if (ends_.empty()) return on_read();
   struct Source {
+    rendezvous::SeenFailure brief;
     WorkerStreams streams;
     std::optional<std::vector<std::string>> stderr_tail;
   };
   std::vector<Source> sources;
-  for (const rendezvous::SeenFailure& each : brief) {
-    const int local_rank = each.failure.local_rank;
-    sources.push_back({.streams = streams[static_cast<std::size_t>(local_rank)],
-                       .stderr_tail = output.stderr_tail(local_rank)});
-  }
+  for (const WorkerEnd& end : ends_)
+    sources.push_back({.brief = {brief_failure(spec_, world_, end), end.seen},
+                       .streams = streams[static_cast<std::size_t>(end.local_rank)],
+                       .stderr_tail = output_.stderr_tail(end.local_rank)});
   auto full = std::make_shared<std::vector<rendezvous::SeenFailure>>();
-  output.run_off_loop(
-      [brief, sources, full] {
-        for (std::size_t i = 0; i < brief.size(); ++i)
+  output_.run_off_loop(
+      [sources, full] {
+        for (const Source& each : sources)
           full->push_back(
-              {full_failure(brief[i].failure, sources[i].streams, sources[i].stderr_tail),
-               brief[i].seen});
+              {full_failure(each.brief.failure, each.streams, each.stderr_tail), each.brief.seen});
       },
-      [brief, sources, full, on_read = std::move(on_read)](bool has_run) {
-        if (has_run) return on_read(std::move(*full));
-        std::vector<rendezvous::SeenFailure> known = brief;
-        for (std::size_t i = 0; i < known.size(); ++i)
-          if (sources[i].stderr_tail) known[i].failure.stderr_tail = *sources[i].stderr_tail;
-        on_read(std::move(known));
+      [this, sources, full, on_read = std::move(on_read)](bool has_run) {
+        if (has_run) {
+          full_ = std::move(*full);
+        } else {
+          for (const Source& each : sources) {
+            full_.push_back(each.brief);
+            if (each.stderr_tail) full_.back().failure.stderr_tail = *each.stderr_tail;
+          }
+        }
+        on_read();
       });
+}
+
+void RoundFailures::complete(const std::function<std::vector<std::string>(int pid)>& gpu_faults) {
+  for (rendezvous::SeenFailure& each : full_)
+    each.failure.traceback = with_kernel_log(each.failure.traceback, gpu_faults(each.failure.pid));
+  if (full_.empty() || stacks_.empty()) return;
+  std::string& first = full_.front().failure.traceback;
+  first = with_stacks(first, stacks_);
 }
 
 void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log) {
