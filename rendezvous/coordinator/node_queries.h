@@ -1,6 +1,7 @@
 // core. The coordinator's queries of nodes, as part of its state machine (round.h): which of them
-// are open, which nodes have not answered yet, and which members wait for the result. The round
-// decides which nodes are asked, and what the result is. Times are points of the steady clock.
+// are open, which nodes have not answered yet, which members wait for the result, and what that is.
+// The result of a query of the status is a census: the state of the round, and the answer of each
+// node. Times are points of the steady clock.
 //
 //             requested                     all have answered or are lost, or time is up
 //   closed ----------------------> open ------------------------------------------------> closed
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "rendezvous/coordinator/round_events.h"
+#include "rendezvous/job/census.h"
 #include "rendezvous/job/stack_answers.h"
 
 namespace drun::rendezvous {
@@ -89,5 +91,37 @@ class NodeQueries {
   std::map<std::uint64_t, OpenQuery> open_;
   std::map<QueryKind, Kept> kept_;
 };
+
+// --- Queries as part of the round (round_state.h)
+
+struct RoundState;
+struct RoundStep;
+
+// A member has sent a query. The answer follows once the nodes have answered, or at once if there
+// is no node to ask.
+void receive_query(RoundStep& step, Peer peer, const Query& query);
+
+// Asks these nodes for their stacks.
+void ask_for_stacks(RoundStep& step, std::vector<Peer> peers);
+
+// A node has answered a query. Returns false if it breaks the protocol.
+[[nodiscard]] bool receive_answer(RoundStep& step, Peer peer, const NodeAnswer& given);
+
+// The peer will not answer.
+void lose_answers(RoundState& state, Peer peer, const std::string& reason);
+
+// Sends the results of queries that have ended. O(nodes) if a node has not answered, and for a
+// census. Returns the query of stacks and its result, if one is among them.
+struct EndedQuery {
+  OpenQuery query{};
+  std::shared_ptr<const QueryResult> result{};
+};
+std::optional<EndedQuery> conclude_queries(RoundStep& step);
+
+// O(1), except for copying the failure and the excluded nodes.
+JobFacts facts_of(const RoundState& state, Time now);
+
+// From the answers to `query` that have arrived. O(nodes).
+Census census_of(const RoundState& state, const OpenQuery& query, Time now);
 
 }  // namespace drun::rendezvous

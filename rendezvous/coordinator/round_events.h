@@ -31,7 +31,7 @@ struct RoundSpec {
   std::string master_addr;  // for members that have no setting for it
   std::uint16_t master_port = 0;
   bool use_agent_store = true;
-  // round_spec() (server_specs.h) sets these two from JoinSpec, which has the defaults of the
+  // round_spec() (round_state.h) sets these two from JoinSpec, which has the defaults of the
   // options.
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(15)};

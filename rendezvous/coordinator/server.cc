@@ -13,13 +13,11 @@
 #include <vector>
 
 #include "rendezvous/base/log.h"
-#include "rendezvous/coordinator/admission.h"
 #include "rendezvous/coordinator/log_collector.h"
-#include "rendezvous/coordinator/query_results.h"
-#include "rendezvous/coordinator/rank_assignment.h"
+#include "rendezvous/coordinator/membership.h"
+#include "rendezvous/coordinator/node_line.h"
+#include "rendezvous/coordinator/node_queries.h"
 #include "rendezvous/coordinator/round.h"
-#include "rendezvous/coordinator/round_fence.h"
-#include "rendezvous/coordinator/server_specs.h"
 #include "rendezvous/coordinator/takeover.h"
 #include "rendezvous/leader/election_driver.h"
 #include "rendezvous/leader/etcd_driver.h"
@@ -159,6 +157,24 @@ constexpr std::size_t kMostPendingConnections = 2048;
 constexpr std::chrono::milliseconds kLeadRetry{100};
 // A peer with more than this queued gets no further results of queries.
 constexpr std::size_t kMostQueuedBytes = std::size_t{1} << 20;
+
+ListenSpec listen_spec(const JoinSpec& spec) {
+  ListenSpec listen;
+  listen.listening = spec.listening;
+  listen.port = spec.endpoint.port;
+  error_code ec;
+  const auto address = asio::ip::make_address(spec.master_addr, ec);
+  const bool is_loopback_literal = !ec && address.is_loopback();
+  listen.loopback_only = is_loopback_literal || spec.master_addr == "localhost";
+  if (is_loopback_literal) listen.loopback_host = spec.master_addr;
+  return listen;
+}
+
+StoreLimits store_limits(const JoinSpec& spec) {
+  StoreLimits limits;
+  limits.memory_bytes = spec.store_memory_bytes;
+  return limits;
+}
 
 }  // namespace
 
@@ -339,7 +355,8 @@ void Server::Impl::on_frame(ControlLink& connection, std::string_view frame) {
   }
   const bool is_new = pending_.contains(peer);
   if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !is_new && is_leading_) {
-    if (log_collector_.take(state_, peer, std::move(*lines))) return;
+    const auto from = origin_of(state_, peer, *lines);
+    if (from && log_collector_.take(*from, std::move(*lines))) return;
     connection.close();
     return on_end(connection, {true, true, "sent lines that it may not send"});
   }

@@ -115,8 +115,91 @@ bool has_survivors(const RoundState& state) {
 }
 
 Time::duration last_call_of(const RoundState& state) {
-  const Milliseconds usual = state.spec.elastic->last_call_timeout;
+  const Milliseconds usual = state.rules.last_call_timeout;
   return state.survivors ? std::min(usual, state.spec.heartbeat_timeout) : usual;
+}
+
+// --- Records for a later coordinator
+
+namespace {
+
+// A Remember is sent to all members. When many nodes are lost together, their connections end one
+// by one: the first loss is sent at once, and all others within this interval in one message.
+constexpr Milliseconds kRecordInterval{100};
+
+}  // namespace
+
+void record(RoundState& state, const AgentId& id) {
+  if (state.spec.term == 0) return;
+  const NodeRecord changed = record_of(state, id);
+  note_record(state.records, changed);
+  note_record(state.untold, changed);
+}
+
+void send_records(RoundStep& step) {
+  RoundState& state = step.state;
+  if (state.untold.empty()) return;
+  step.actions.emplace_back(SendAll{all_peers(state), Remember{std::exchange(state.untold, {})}});
+  state.tell_from = step.now + kRecordInterval;
+}
+
+void send_due_records(RoundStep& step) {
+  if (step.now >= step.state.tell_from && !tells_the_end(step.state)) send_records(step);
+}
+
+void tell_restarts(RoundStep& step) {
+  if (step.state.spec.term == 0) return;
+  step.send_all(Remember{{}, static_cast<int>(step.state.restarts.size())});
+}
+
+void tell_records(RoundStep& step, Peer peer) {
+  const RoundState& state = step.state;
+  if (state.spec.term != 0 && !state.records.empty()) step.send(peer, Remember{state.records});
+}
+
+// --- The fence
+
+RoundState RoundFence::begin(RoundSpec spec, std::uint64_t term, const RoundRecord& before,
+                             Time now) {
+  spec.term = term;
+  spec.rounds = known_rounds_ = before.rounds;
+  spec.is_back = led_rounds_ == before.rounds;
+  held_.clear();
+  RoundState state = open_round(std::move(spec), now);
+  inherit(state, before, now);
+  return state;
+}
+
+// Sends nothing of a new world before its number is recorded (election.h).
+RoundFence::Verdict RoundFence::judge(const RoundState& state, const RoundAction& action) {
+  const bool is_unknown =
+      std::holds_alternative<ClearStore>(action) && known_rounds_ < state.next_round;
+  // A LivenessCheck has its own time limit, and does not depend on a world.
+  const auto* const message = std::get_if<SendTo>(&action);
+  const bool is_check =
+      message != nullptr && std::holds_alternative<LivenessCheck>(message->message);
+  if (is_check || (!is_unknown && held_.empty())) return Verdict::Do;
+  if (is_unknown) asked_rounds_ = state.next_round;
+  held_.push_back(action);
+  return is_unknown ? Verdict::Ask : Verdict::Hold;
+}
+
+std::vector<RoundAction> RoundFence::know(int rounds) {
+  known_rounds_ = rounds;
+  if (rounds < asked_rounds_) return {};
+  return std::exchange(held_, {});
+}
+
+RoundFence::Loss RoundFence::lose(const RoundState& state) {
+  if (tells_the_end(state) && held_.empty()) return Loss::Kept;
+  held_.clear();
+  if (state.phase == RoundPhase::Over) return Loss::Over;
+  led_rounds_ = known_rounds_;
+  return Loss::Lost;
+}
+
+bool tells_the_end(const RoundState& state) {
+  return state.phase == RoundPhase::Ending || state.phase == RoundPhase::Over;
 }
 
 }  // namespace drun::rendezvous

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 using test::check_exited;
 using test::expect;
 using test::failure_of;
+using test::finish;
 using test::run_shm_processes;
 using test::Say;
 using test::ShmRank;
@@ -69,13 +70,13 @@ TEST_CASE("shared memory: beyond 32 ranks, rings are small, and messages of any 
       bytes += std::stoull(line.substr(dash + 1), nullptr, 16) - std::stoull(line, nullptr, 16);
     }
     if (self.rank() == 0) mapped_bytes = bytes;
-    for (const std::size_t count : {1u, 2048u, 2049u, 300'001u}) {
+    for (const std::size_t count : {1u, 2048u, 2049u, 8192u, 8193u, 300'001u}) {
       const int other = 1 - self.rank();
       Integers data = numbers(count, self.rank());
       Integers got(count);
       const auto sent = self.backend().start_send(data, other, 4);
       expect(self.recv(got, other, 4) == other, "from the other rank");
-      sent->finish(soon(std::chrono::seconds(40)));
+      finish(sent);
       expect(got == numbers(count, other), "the same numbers, of " + std::to_string(count));
     }
   });
@@ -107,8 +108,8 @@ TEST_CASE("shared memory: long messages can be exchanged in both directions at o
         Integers got(data.size());
         const auto sending = self.backend().start_send(data, other, 1);
         const auto receiving = self.backend().start_recv(got, other, 1);
-        sending->finish(soon());
-        receiving->finish(soon());
+        finish(sending);
+        finish(receiving);
         expect(got == numbers(data.size(), other), "the other's numbers");
       },
       reads_peers));
@@ -123,7 +124,7 @@ TEST_CASE("shared memory: thousands of unreceived messages do not block another 
       for (int i = 0; i < kMany; ++i) sending.push_back(self.backend().start_send(data, 1, 1));
       const Integers last = numbers(100000, 5);
       self.send(last, 1, 2);
-      for (const auto& each : sending) each->finish(soon());
+      for (const auto& each : sending) finish(each);
       return;
     }
     Integers large(100000);
@@ -143,7 +144,7 @@ TEST_CASE("shared memory: recv from any rank gets every rank's messages, each ra
     if (self.rank() != 0) {
       for (int i = 0; i < kEach; ++i) {
         // Alternating short and long messages must not overtake each other.
-        const Integers message = numbers(i % 10 == 0 ? 5000 : 1, i);
+        const Integers message = numbers(i % 10 == 0 ? 10'000 : 1, i);
         self.send(message, 0, 9);
       }
       return;
@@ -154,7 +155,7 @@ TEST_CASE("shared memory: recv from any rank gets every rank's messages, each ra
     for (int i = 0; i < 3 * kEach; ++i) {
       const int expected = 1 + i / kEach;
       const int turn = seen[static_cast<std::size_t>(expected)]++;
-      Integers got(turn % 10 == 0 ? 5000 : 1);
+      Integers got(turn % 10 == 0 ? 10'000 : 1);
       expect(self.recv(got, expected, 9) == expected, "by rank");
       expect(got == numbers(got.size(), turn), "in order");
     }
@@ -221,10 +222,42 @@ TEST_CASE("shared memory: a receiver buffers a limited amount of unreceived mess
     }
     std::vector<std::unique_ptr<Transfer>> sending;
     for (int i = 0; i < 200; ++i) sending.push_back(self.backend().start_send(data, 1, 1));
-    say(self.failure_of([&] { sending[50]->finish(soon()); }));
+    say(self.failure_of([&] { finish(sending[50]); }));
     say(self.failure_of([&] { sending[199]->finish(soon(milliseconds(100))); }));
   });
   CHECK_THAT(ends[0].said, ContainsSubstring("no failure\ntimeout 1: rank 1 has not received it"));
+}
+
+// The awaited rank sends only after the message of another one, which this rank must request first:
+// a rank that sleeps must wake for the frames of all others.
+TEST_CASE("shared memory: a rank that sleeps until one rank sends serves the others as well") {
+  check_exited(run_shm_processes(
+      4,
+      [](ShmRank& self, const Say&) {
+        const int before = (self.rank() + 3) % 4;
+        for (int turn = 0; turn < 20; ++turn) {
+          const Integers long_one = numbers(100'000, turn);
+          Integers word(1);
+          if (self.rank() == 0) {
+            std::vector<Integers> got(4, Integers(long_one.size()));
+            std::vector<std::unique_ptr<Transfer>> receiving;
+            for (int from = 1; from < 4; ++from)
+              receiving.push_back(
+                  self.backend().start_recv(got[static_cast<std::size_t>(from)], from, 1));
+            self.recv(word, 3, 2);
+            for (const auto& each : receiving) finish(each);
+            for (int from = 1; from < 4; ++from)
+              expect(got[static_cast<std::size_t>(from)] == long_one, "the long ones");
+            continue;
+          }
+          if (before > 0) self.recv(word, before, 2);
+          // Longer than ranks poll, so that rank 0 sleeps.
+          std::this_thread::sleep_for(milliseconds(1 + turn % 3));
+          self.send(long_one, 0, 1);
+          self.send(word, (self.rank() + 1) % 4, 2);
+        }
+      },
+      false));
 }
 
 TEST_CASE("shared memory: messages and collectives on several threads do not interfere") {
@@ -241,7 +274,7 @@ TEST_CASE("shared memory: messages and collectives on several threads do not int
           Integers got(count);
           const auto receiving = self.backend().start_recv(got, before, tag);
           self.send(data, next, tag);
-          receiving->finish(soon());
+          finish(receiving);
           if (got != data) ++wrong;
         }
       });

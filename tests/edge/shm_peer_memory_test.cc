@@ -20,6 +20,7 @@ namespace shm = worker::shm;
 using std::chrono::milliseconds;
 using test::check_exited;
 using test::expect;
+using test::finish;
 using test::run_ranks;
 using test::run_shm_processes;
 using test::Say;
@@ -127,7 +128,7 @@ TEST_CASE("shared memory: messages go through the ring if a rank's memory cannot
       Integers got(data.size());
       const auto sending = self.backend().start_send(data, 1 - rank, turn);
       self.recv(got, 1 - rank, turn);
-      sending->finish(soon());
+      finish(sending);
       expect(got == numbers(1 - rank), "the other's numbers");
     }
     self.barrier();

@@ -11,9 +11,9 @@ namespace drun {
 namespace {
 
 using test::CollectiveRig;
+using test::finish;
 using test::run_shm_threads;
 using test::ShmRank;
-using test::soon;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ TEST_CASE("shared memory: all ranks exchange long and short messages with each o
         all.push_back(self.backend().start_send(data, peer, turn));
         all.push_back(self.backend().start_recv(got[static_cast<std::size_t>(peer)], peer, turn));
       }
-      for (const auto& each : all) each->finish(soon());
+      for (const auto& each : all) finish(each);
       for (int peer = 0; peer < 4; ++peer) {
         if (peer == self.rank()) continue;
         const std::vector<std::int32_t> should(count, peer * 1000 + turn);

@@ -112,6 +112,50 @@ TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size"
   }));
 }
 
+TEST_CASE("premul_sum multiplies each rank's elements before they are added") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
+    // Rank r has (r + 1) * i, times 2.
+    const auto filled = [&](std::size_t count) {
+      std::vector<float> data(count);
+      for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>((rank + 1) * i);
+      return data;
+    };
+    const auto sum = [](std::size_t i) { return static_cast<float>(12 * i); };
+    std::vector<float> data = filled(1000);
+    group.all_reduce(data, premul_sum(2), async_op).wait();
+    for (std::size_t i = 0; i < data.size(); ++i) expect(data[i] == sum(i), "all_reduce");
+    data = filled(50);
+    group.reduce(data, 1, premul_sum(2));
+    for (std::size_t i = 0; i < data.size(); ++i)
+      expect(rank == 1 ? data[i] == sum(i) : data == filled(50), "reduce");
+    const std::vector<float> all = filled(30);
+    std::vector<float> mine(10);
+    group.reduce_scatter(all, mine, premul_sum(2));
+    const auto first = static_cast<std::size_t>(rank) * 10;
+    for (std::size_t i = 0; i < 10; ++i) expect(mine[i] == sum(first + i), "reduce_scatter");
+    const ProcessGroup::Counts counts{5, 0, 25};
+    std::vector<float> part(counts[static_cast<std::size_t>(rank)]);
+    group.reduce_scatter_v(all, counts, part, premul_sum(2));
+    for (std::size_t i = 0; i < part.size(); ++i)
+      expect(part[i] == sum(rank == 2 ? 5 + i : i), "reduce_scatter_v");
+    expect(all == filled(30), "the input stays as it was");
+    // The sum of 3 * 40,000 would be infinite.
+    std::vector<Float16> halves(7, Float16(40000.0F));
+    group.all_reduce(halves, premul_sum(0.25));
+    expect(static_cast<float>(halves[6]) == 30000.0F, "halves");
+    std::vector<double> own(2, 1);
+    group.all_reduce(own, premul_sum(rank));
+    expect(own[1] == 3, "each rank's own factor");
+    std::vector<int> integers(2);
+    const std::string said = error_of([&] { group.all_reduce(integers, premul_sum(2)); });
+    expect(said.find("not i32") != std::string::npos, said);
+    group.barrier();
+  }));
+}
+
 TEST_CASE("eight megabytes are summed exactly, and all ranks get the same bits") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm", "tcp", "shm+tcp", "gloo");

@@ -450,6 +450,27 @@ TEST_CASE("numbers of 8 bits are reduced where NCCL and the GPU can, over the st
       which.environment);
 }
 
+TEST_CASE("premul_sum is an op of NCCL's, over the stand-in") {
+  run_over_standins(2, [](int rank, Words&) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    const OnGpu<float> numbers(4, static_cast<float>(rank + 1));
+    group.all_reduce(numbers.named(), premul_sum(0.5));
+    expect(numbers.read() == std::vector<float>(4, 1.5F), "all_reduce");
+    group.reduce(numbers.named(), 0, premul_sum(rank + 1));
+    expect(numbers.read() == std::vector<float>(4, rank == 0 ? 4.5F : 1.5F), "reduce");
+    const OnGpu<Float16> halves(4, Float16(3.0F));
+    const OnGpu<Float16> part(2, Float16(0.0F));
+    group.reduce_scatter(halves.named(), part.named(), premul_sum(2));
+    expect(part.read() == std::vector<Float16>(2, Float16(12.0F)), "reduce_scatter");
+    const OnGpu<Float16> uneven(rank == 0 ? 3 : 1, Float16(0.0F));
+    group.reduce_scatter_v(halves.named(), {3, 1}, uneven.named(), premul_sum(2), async_op).wait();
+    expect(uneven.read().front() == Float16(12.0F), "reduce_scatter_v");
+    group.all_reduce(numbers.named());
+    expect(numbers.read() == std::vector<float>(4, 6.0F), "a sum afterwards");
+    group.barrier();
+  });
+}
+
 TEST_CASE("work before on the thread's default stream completes first, over the stand-in") {
   run_over_standins(2, [](int rank, Words& words) {
     ProcessGroup group = ProcessGroup::connect(over(kBoth));

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/coordinator/round_fence.h"
+#include "rendezvous/coordinator/takeover.h"
 #include "rendezvous/leader/leader_lookups.h"
 #include "tests/sim/elastic_agents.h"
 #include "tests/sim/election_network.h"

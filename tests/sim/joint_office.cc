@@ -1,8 +1,7 @@
 // The simulated server of a seat. Follows coordinator/server.cc step by step.
 #include <utility>
 
-#include "rendezvous/coordinator/admission.h"
-#include "rendezvous/coordinator/server_specs.h"
+#include "rendezvous/coordinator/membership.h"
 #include "rendezvous/coordinator/takeover.h"
 #include "tests/sim/joint_cluster.h"
 #include "tests/support/round_driver.h"

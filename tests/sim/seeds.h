@@ -5,6 +5,7 @@
 //   DRUN_SIM_SEED=N                  replays only seed N, in every simulation
 //   DRUN_SIM_SEED=N DRUN_SIM_RUNS=K  runs K seeds starting at N
 //   DRUN_SIM_TRACE=1                 prints the events on stderr
+//   DRUN_SIM_HASHES=1                prints the hash of each run, to compare two builds
 #pragma once
 
 #include <algorithm>
@@ -82,6 +83,11 @@ inline std::string replay(std::uint32_t seed) {
 // True for one seed in ten, by its last digit, and for each seed that the user chose.
 inline bool is_run_twice(std::uint32_t seed) { return seed % 10 == 0 || seeds_are_chosen(); }
 
+inline void print_hash(std::uint32_t seed, std::uint64_t hash) {
+  if (std::getenv("DRUN_SIM_HASHES") == nullptr) return;
+  std::printf("seed %u: %016llx\n", seed, static_cast<unsigned long long>(hash));
+}
+
 // Runs the simulation of a seed with `run`, which also checks the final state, and fails the test
 // at the first violation. Some seeds run twice, and both runs must be the same.
 template <typename Simulation, typename Weather, typename Run>
@@ -90,6 +96,7 @@ std::unique_ptr<Simulation> run_seed(const Weather& weather, std::uint32_t seed,
   auto simulation = std::make_unique<Simulation>(weather, seed);
   run(*simulation);
   REQUIRE(simulation->broken() == "");
+  print_hash(seed, simulation->trace_hash());
   if (is_run_twice(seed)) {
     Simulation again(weather, seed);
     run(again);

@@ -57,6 +57,31 @@ N combine(int op, N left, N right) {
   return static_cast<N>(left + right);
 }
 
+inline double number_at(const void* data, int type) {
+  double number = 0;
+  drun::worker::with_type(type_of(type), [&](auto zero) {
+    using T = decltype(zero);
+    using N = std::conditional_t<std::is_class_v<T>, float, T>;
+    T value;
+    std::memcpy(&value, data, sizeof value);
+    number = static_cast<double>(static_cast<N>(value));
+  });
+  return number;
+}
+
+// Fills `product` with the elements at `data`, times `factor`.
+inline void multiply(std::vector<char>& product, const void* data, int type, double factor) {
+  drun::worker::with_type(type_of(type), [&](auto zero) {
+    using T = decltype(zero);
+    using N = std::conditional_t<std::is_class_v<T>, float, T>;
+    for (std::size_t at = 0; at < product.size(); at += sizeof(T)) {
+      const double number = number_at(static_cast<const char*>(data) + at, type);
+      const T result(static_cast<N>(number * factor));
+      std::memcpy(product.data() + at, &result, sizeof result);
+    }
+  });
+}
+
 // Reduces `count` elements of each rank, starting at `from`, into `out`.
 inline void reduce(const std::vector<std::vector<char>>& all, std::size_t from, std::size_t count,
                    int type, int op, void* out) {

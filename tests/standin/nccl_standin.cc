@@ -24,8 +24,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -60,8 +62,9 @@ Result refuse(Result result, const std::string& why) {
   return result;
 }
 
-// The data that one operation moves, and a function to run afterwards.
+// The data that one operation moves, and functions to run before and afterwards.
 struct Operation {
+  std::function<void()> before;
   std::vector<Part> out;
   std::vector<Part> in;
   std::function<void()> after;
@@ -75,6 +78,16 @@ struct Launch {
 thread_local int group_depth = 0;
 thread_local std::vector<Launch> group;
 thread_local Result group_error = kSuccess;  // of the first call in the group that failed
+
+// The factors of ops that ncclRedOpCreatePreMulSum has made, by number. NCCL's own ops come first.
+std::mutex factors_mutex;
+std::map<int, double> factors;
+
+std::optional<double> factor_of(int op) {
+  const std::lock_guard lock(factors_mutex);
+  const auto found = factors.find(op);
+  return found == factors.end() ? std::nullopt : std::optional(found->second);
+}
 
 std::atomic<int> communicators = 0;   // blocking ones created by this process
 std::atomic<int> launches = 0;        // operations, or groups of them, on one communicator
@@ -96,6 +109,7 @@ void work(void* argument) {
   std::vector<Part> out;
   std::vector<Part> in;
   for (const Operation& each : launch->operations) {
+    if (each.before) each.before();
     out.insert(out.end(), each.out.begin(), each.out.end());
     in.insert(in.end(), each.in.begin(), each.in.end());
   }
@@ -202,9 +216,17 @@ Result reduce_to(const void* in, void* out, std::size_t count, int type, int op,
   in = standin_bytes(in);
   out = standin_bytes(out);
   const std::size_t from = is_scattered ? static_cast<std::size_t>(self.rank) * count : 0;
-  return add(comm, stream, without_empty_parts(to_those(self, in, bytes, receives, [=](auto& all) {
-               standin::reduce(all, from, count, type, op, out);
-             })));
+  const std::optional<double> factor = factor_of(op);
+  if (op > kAverage && !factor)
+    return in_group(refuse(kInvalidArgument, "an op that is not there"));
+  const auto product = std::make_shared<std::vector<char>>(factor ? bytes : 0);
+  Operation operation =
+      to_those(self, factor ? product->data() : in, bytes, receives,
+               [=](auto& all) { standin::reduce(all, from, count, type, op, out); });
+  operation.before = [=] {
+    if (factor) standin::multiply(*product, in, type, *factor);
+  };
+  return add(comm, stream, without_empty_parts(std::move(operation)));
 }
 
 const std::function<bool(int)> everybody = [](int) { return true; };
@@ -406,6 +428,18 @@ Result ncclGroupEnd() {
   return result;
 }
 
+Result ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, Comm comm) {
+  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  if (residence != kScalarHostImmediate) return refuse(kInvalidArgument, "not on the host");
+  const std::lock_guard lock(factors_mutex);
+  *op = factors.empty() ? kAverage + 1 : factors.rbegin()->first + 1;
+  factors[*op] = standin::number_at(scalar, type);
+  return kSuccess;
+}
+Result ncclRedOpDestroy(int op, Comm) {
+  const std::lock_guard lock(factors_mutex);
+  return factors.erase(op) == 1 ? kSuccess : refuse(kInvalidArgument, "an op that is not there");
+}
 Result ncclAllReduce(const void* in, void* out, std::size_t count, int type, int op, Comm comm,
                      Stream stream) {
   return reduce_to(in, out, count, type, op, comm, stream, everybody, false);

@@ -48,11 +48,16 @@ Turn ShmRank::turn(std::chrono::milliseconds limit) {
 }
 
 void ShmRank::send(const ConstElements& data, int to, int tag) {
-  backend_->start_send(data, to, tag)->finish(soon());
+  finish(backend_->start_send(data, to, tag));
 }
 
 int ShmRank::recv(const Elements& data, std::optional<int> from, int tag) {
-  return backend_->start_recv(data, from, tag)->finish(soon());
+  const std::unique_ptr<Transfer> message = backend_->start_recv(data, from, tag);
+  return message ? message->finish(soon()) : from.value();
+}
+
+void finish(const std::unique_ptr<Transfer>& message) {
+  if (message) message->finish(soon());
 }
 
 BackendContext shm_context(int rank, int size, std::uint16_t store_port,

@@ -58,6 +58,9 @@ std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body, bool reads
 // Uses rings.
 void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body);
 
+// Finishes a message that may be done already.
+void finish(const std::unique_ptr<Transfer>& message);
+
 // Returns kind, peer and text of the BackendFailure that the function throws, such as
 // "peer lost 1: lost rank 1".
 std::string failure_of(const std::function<void()>& action);

@@ -179,6 +179,22 @@ TEST_CASE("below the minimum a job waits for a replacement, then ends and report
   }
 }
 
+TEST_CASE("the reported times of a node that stays count in the next world") {
+  ElasticJob job(1, 2);
+  job.come(0);
+  job.come(1);
+  job.receive(RoundDriver::peer(0), TimesReport{{.current = drun::Phase::Running}});
+  job.leave(RoundDriver::peer(1));
+  job.stopped(0);
+  REQUIRE(job.world_of(0)->round == 1);
+  job.now += 7s;
+  job.receive(RoundDriver::peer(0), Signaled{15});
+  job.stopped(0);
+  const JobTimes times = job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.times;
+  CHECK(times.nodes == 1);
+  CHECK(times.mean[index_of(drun::Phase::Running)] == 7s);
+}
+
 TEST_CASE("a start with too few nodes times out and names the nodes that joined") {
   ElasticJob job(3, 4);
   job.come(0);

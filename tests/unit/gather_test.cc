@@ -4,6 +4,7 @@
 
 #include "agent/output/log_uplink.h"
 #include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/coordinator/round_state.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {
@@ -45,8 +46,14 @@ rendezvous::RoundState running_round() {
     state.node_of[static_cast<rendezvous::Peer>(node + 10)] = node;
   }
   state.round = 3;
-  state.first_world = rendezvous::Time();
   return state;
+}
+
+// As the server passes them on.
+bool take(LogCollector& desk, const rendezvous::RoundState& state, rendezvous::Peer peer,
+          const Lines& lines) {
+  const auto from = origin_of(state, peer, lines);
+  return from && desk.take(*from, lines);
 }
 
 }  // namespace
@@ -181,7 +188,7 @@ TEST_CASE("the log collector forwards a node's lines with their origin and repor
   Taker sink;
   LogCollector desk(kWindow, &sink);
   const auto state = running_round();
-  REQUIRE(desk.take(state, 11, {.round = 3, .local_rank = 1, .text = "hello\n"}));
+  REQUIRE(take(desk, state, 11, {.round = 3, .local_rank = 1, .text = "hello\n"}));
   REQUIRE(sink.froms.size() == 1);
   CHECK(sink.froms[0].node_rank == 1);
   CHECK(sink.froms[0].rank == 3);
@@ -200,19 +207,17 @@ TEST_CASE(
   Taker sink;
   LogCollector desk(kWindow, &sink);
   const auto state = running_round();
-  CHECK_FALSE(desk.take(state, 12, {.round = 3}));
-  CHECK_FALSE(desk.take(state, 10, {.round = 2}));
-  CHECK_FALSE(desk.take(state, 10, {.round = 4}));
-  CHECK_FALSE(desk.take(state, 10, {.round = 3, .local_rank = 2}));
-  rendezvous::RoundState fresh = running_round();
-  fresh.first_world.reset();
-  CHECK_FALSE(desk.take(fresh, 10, {.round = 3}));
-  CHECK_FALSE(LogCollector(kWindow, nullptr).take(state, 10, {.round = 3}));
+  CHECK_FALSE(take(desk, state, 12, {.round = 3}));
+  CHECK_FALSE(take(desk, state, 10, {.round = 2}));
+  CHECK_FALSE(take(desk, state, 10, {.round = 4}));
+  CHECK_FALSE(take(desk, state, 10, {.round = 3, .local_rank = 2}));
+  LogCollector without_sink(kWindow, nullptr);
+  CHECK_FALSE(take(without_sink, state, 10, {.round = 3}));
   const Lines quarter{.round = 3, .text = std::string(rendezvous::most_text_bytes(kWindow), 'x')};
-  for (int i = 0; i < 4; ++i) REQUIRE(desk.take(state, 10, quarter));
-  CHECK_FALSE(desk.take(state, 10, {.round = 3}));
+  for (int i = 0; i < 4; ++i) REQUIRE(take(desk, state, 10, quarter));
+  CHECK_FALSE(take(desk, state, 10, {.round = 3}));
   CHECK(desk.taken(10, cost_bytes(quarter)) > 0);
-  CHECK(desk.take(state, 10, {.round = 3}));
+  CHECK(take(desk, state, 10, {.round = 3}));
   CHECK(sink.texts.size() == 5);
 }
 

@@ -1,4 +1,4 @@
-#include "rendezvous/coordinator/node_numbering.h"
+#include "rendezvous/coordinator/node_line.h"
 
 #include <algorithm>
 #include <random>

@@ -1,5 +1,5 @@
 // The job status (census) as requested on any of its nodes.
-#include "rendezvous/coordinator/query_results.h"
+#include "rendezvous/coordinator/node_queries.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"

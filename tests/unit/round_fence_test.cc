@@ -1,5 +1,5 @@
 // The actions that an elected coordinator performs at once and those that it holds back.
-#include "rendezvous/coordinator/round_fence.h"
+#include "rendezvous/coordinator/takeover.h"
 
 #include "tests/support/catch.h"
 

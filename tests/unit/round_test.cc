@@ -224,7 +224,7 @@ TEST_CASE("a probe gets objections without joining, and recognizes its own coord
   round.join(51, probe);
   CHECK(round.sent<Refused>(51).at(0).error.code == ErrorCode::Refused);
   CHECK_THAT(round.log(), ContainsSubstring("node rank 0 is taken"));
-  CHECK(round.state.present_count == 1);
+  CHECK(round.state.line.size() == 1);
 }
 
 TEST_CASE("a node that leaves while joining may return or be replaced") {
@@ -370,6 +370,31 @@ TEST_CASE(
   fail_after(round, {.step = 7});
   CHECK(round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.restarts == 21);
   CHECK_THAT(round.log(), ContainsSubstring("all 2 restarts since the last progress are used"));
+}
+
+TEST_CASE("a lost node or a signal ends the job even if progress then allows another restart") {
+  RoundDriver round = running_round(3, 1);
+  round.state.spec.restart.per_progress = true;
+  fail_after(round, {});
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  round.receive(RoundDriver::peer(1), Failed{1, aged_failure(1)});
+  const bool is_lost = GENERATE(true, false);
+  if (is_lost)
+    round.leave(RoundDriver::peer(2));
+  else
+    round.receive(RoundDriver::peer(2), Signaled{15});
+  const bool made_progress = GENERATE(true, false);
+  Stopped stopped{.round = 1};
+  if (made_progress) stopped.progress.step = 7;
+  round.receive(RoundDriver::peer(0), stopped);
+  round.receive(RoundDriver::peer(1), Stopped{.round = 1});
+  if (!is_lost) round.receive(RoundDriver::peer(2), Stopped{.round = 1});
+  if (!made_progress)
+    ending_of<WorkersFailed>(round, RoundDriver::peer(0));
+  else if (is_lost)
+    CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).node_rank == 2);
+  else
+    CHECK(ending_of<Interrupted>(round, RoundDriver::peer(0)).node_rank == 2);
 }
 
 TEST_CASE("a newer checkpoint counts as progress only with restarts per progress") {
@@ -605,7 +630,7 @@ TEST_CASE("a connection that does not begin with hello is dropped") {
   CHECK(round.dropped(1));
   CHECK_THAT(round.log(), ContainsSubstring("10.0.0.9:1"));
   round.receive(1, round.hello(0));  // was already in flight
-  CHECK(round.state.present_count == 0);
+  CHECK(round.state.line.empty());
 }
 
 TEST_CASE("members that never read their outcome do not block the coordinator") {
@@ -639,8 +664,7 @@ TEST_CASE("every event in every phase leaves the round consistent") {
   REQUIRE(round.state.phase == phase);
   provoke(round, event);
   int present = 0;
-  for (const RoundNode& node : round.state.nodes)
-    present += node.presence == RoundNode::Presence::Present ? 1 : 0;
+  for (const RoundNode& node : round.state.nodes) present += node.is_lost ? 0 : 1;
   if (round.state.phase != RoundPhase::Over) CHECK(round.state.present_count == present);
   CHECK(round.state.pending_count >= 0);
   CHECK((round.state.phase == RoundPhase::Over) == !deadline(round.state).has_value());

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "rendezvous/coordinator/query_results.h"
+#include "rendezvous/coordinator/node_queries.h"
+#include "rendezvous/coordinator/round.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
@@ -148,7 +149,7 @@ TEST_CASE("a successor with too few nodes waits, then reports which coordinator 
 
 TEST_CASE("a member that returns to the same coordinator does not change its state") {
   Successor round(2, 2);
-  round.state.spec.elastic->min_uptime = 0s;
+  round.state.rules.min_uptime = 0s;
   round.come(1, past_of_three());
   round.come(2, past_of_three());
   REQUIRE(round.state.phase == RoundPhase::Running);

@@ -101,6 +101,8 @@ static_assert(is_same(kNccl.get_error_string, &ncclGetErrorString));
 static_assert(is_same(kNccl.get_last_error, &ncclGetLastError));
 static_assert(is_same(kNccl.group_start, &ncclGroupStart));
 static_assert(is_same(kNccl.group_end, &ncclGroupEnd));
+static_assert(is_same(kNccl.create_premul_sum, &ncclRedOpCreatePreMulSum));
+static_assert(is_same(kNccl.destroy_op, &ncclRedOpDestroy));
 static_assert(is_same(kNccl.all_reduce, &ncclAllReduce));
 static_assert(is_same(kNccl.broadcast, &ncclBroadcast));
 static_assert(is_same(kNccl.reduce, &ncclReduce));
@@ -124,6 +126,7 @@ static_assert(nccl::kF64 == ncclFloat64 && nccl::kBF16 == ncclBfloat16);
 #if NCCL_VERSION_CODE >= 22400
 static_assert(nccl::kF8E4M3 == ncclFloat8e4m3 && nccl::kF8E5M2 == ncclFloat8e5m2);
 #endif
+static_assert(nccl::kScalarHostImmediate == ncclScalarHostImmediate);
 static_assert(nccl::kNoColor == NCCL_SPLIT_NOCOLOR);
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
 

@@ -33,6 +33,22 @@ TEMPLATE_TEST_CASE("reductions do what they say for every type", "", std::uint8_
   CHECK(reduce(ReduceOp::Max, left, right) == Values{5, 2, 3, 10});
 }
 
+TEST_CASE("numbers are multiplied by a factor of their type") {
+  std::vector<Float16> halves(9, Float16(3.0F));
+  multiply(halves.data(), halves.data(), DataType::F16, 9, 0.1);  // the factor is 0.0999755859375
+  CHECK(static_cast<float>(halves[8]) == static_cast<float>(Float16(3.0F * 0.0999755859375F)));
+  const std::vector<BFloat16> brains(3, BFloat16(2.0F));
+  std::vector<BFloat16> product(3);
+  multiply(product.data(), brains.data(), DataType::BF16, 3, 1.5);
+  CHECK(static_cast<float>(product[2]) == 3.0F);
+  std::vector<float> floats{1, -2};
+  multiply(floats.data(), floats.data(), DataType::F32, 2, 1.0 / 3);
+  CHECK(floats == std::vector<float>{1.0F / 3, -2.0F * (1.0F / 3)});
+  std::vector<double> doubles{3};
+  multiply(doubles.data(), doubles.data(), DataType::F64, 1, 0.1);
+  CHECK(doubles[0] == 3 * 0.1);
+}
+
 TEST_CASE("integer sums and products wrap around") {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   CHECK(reduce<std::int64_t>(ReduceOp::Sum, {most}, {1})[0] ==

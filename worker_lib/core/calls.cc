@@ -1,8 +1,10 @@
 #include "worker_lib/core/calls.h"
 
 #include <limits>
+#include <numeric>
 
 #include "worker_lib/base/signature.h"
+#include "worker_lib/math/reduce.h"
 
 namespace drun::worker {
 namespace {
@@ -69,6 +71,11 @@ class Checker {
     if (call_.op == ReduceOp::Avg && !is_real) {
       refuse("an average is made of floating-point numbers only; use sum");
     }
+    const bool is_short = size_bytes(call_.type) == 1;
+    if (call_.factor && (!is_real || is_short)) {
+      refuse("premul_sum multiplies f16, bf16, f32 and f64 only, not " +
+             std::string(drun::to_string(call_.type)));
+    }
   }
 
   void count(const char* which, std::size_t is, std::size_t should_be) const {
@@ -131,10 +138,11 @@ Call broadcast_call(const Place& place, const Buffer& data, int root) {
   return call;
 }
 
-Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op) {
+Call all_reduce_call(const Place& place, const Elements& data, Reduction op) {
   const Call call{.operation = Operation::AllReduce,
                   .type = data.type,
-                  .op = op,
+                  .op = op.op(),
+                  .factor = op.factor(),
                   .input = data.data,
                   .output = data.data,
                   .count = data.count,
@@ -146,10 +154,11 @@ Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op) {
   return call;
 }
 
-Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op) {
+Call reduce_call(const Place& place, const Elements& data, int root, Reduction op) {
   const Call call{.operation = Operation::Reduce,
                   .type = data.type,
-                  .op = op,
+                  .op = op.op(),
+                  .factor = op.factor(),
                   .root = root,
                   .input = data.data,
                   .output = place.rank == root ? data.data : nullptr,
@@ -235,10 +244,11 @@ Call scatter_call(const Place& place, const ConstBuffer& all, const Buffer& mine
 }
 
 Call reduce_scatter_call(const Place& place, const ConstElements& all, const Elements& mine,
-                         ReduceOp op, const Counts* counts) {
+                         Reduction op, const Counts* counts) {
   const Call call{.operation = Operation::ReduceScatter,
                   .type = mine.type,
-                  .op = op,
+                  .op = op.op(),
+                  .factor = op.factor(),
                   .input = all.data,
                   .output = mine.data,
                   .count = mine.count,
@@ -252,6 +262,24 @@ Call reduce_scatter_call(const Place& place, const ConstElements& all, const Ele
   check.op();
   check.same_kind(all, mine);
   check.whole_and_mine("the input", all, mine, counts);
+  return call;
+}
+
+Call multiplied(Call call, int size, std::vector<std::byte>& product) {
+  std::size_t count = call.count;
+  if (call.operation == Operation::ReduceScatter) {
+    const auto ranks = static_cast<std::size_t>(size);
+    count = call.is_uneven ? std::accumulate(call.counts_in, call.counts_in + ranks, std::size_t{0})
+                           : count * ranks;
+  }
+  void* to = call.output;
+  if (call.output != call.input) {
+    product.resize(count * size_bytes(call.type));
+    to = product.data();
+  }
+  multiply(to, call.input, call.type, count, call.factor.value());
+  call.input = to;
+  call.factor.reset();
   return call;
 }
 

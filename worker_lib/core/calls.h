@@ -22,8 +22,8 @@ struct Place {
 using Counts = std::vector<std::size_t>;
 
 Call broadcast_call(const Place& place, const Buffer& data, int root);
-Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op);
-Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op);
+Call all_reduce_call(const Place& place, const Elements& data, Reduction op);
+Call reduce_call(const Place& place, const Elements& data, int root, Reduction op);
 // `counts`: sizes of the parts in values (not in elements); null for equal parts. Not copied.
 Call gather_call(const Place& place, const ConstBuffer& mine, const Buffer& all, int root,
                  const Counts* counts = nullptr);
@@ -32,7 +32,10 @@ Call all_gather_call(const Place& place, const ConstBuffer& mine, const Buffer& 
 Call scatter_call(const Place& place, const ConstBuffer& all, const Buffer& mine, int root,
                   const Counts* counts = nullptr);
 Call reduce_scatter_call(const Place& place, const ConstElements& all, const Elements& mine,
-                         ReduceOp op, const Counts* counts = nullptr);
+                         Reduction op, const Counts* counts = nullptr);
+// The call without its factor, by which its input has been multiplied: in place if the output is
+// the input, otherwise in `product`. Requires host memory.
+Call multiplied(Call call, int size, std::vector<std::byte>& product);
 Call all_to_all_call(const Place& place, const ConstBuffer& input, const Buffer& output);
 Call all_to_all_v_call(const Place& place, const ConstBuffer& input, const Counts& to,
                        const Buffer& output, const Counts& from);

@@ -323,7 +323,7 @@ int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
   std::unique_ptr<Transfer> transfer;
   return guarded(name, limit, [&] {
     transfer = post(message);
-    return transfer->finish(limit.deadline);
+    return transfer ? transfer->finish(limit.deadline) : message.peer.value();
   });
 }
 
@@ -369,6 +369,7 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, 
 
 Work ProcessGroup::Group::watched(const Message& message, const Limit& limit, Pending pending,
                                   const std::shared_ptr<Transfer>& transfer) {
+  if (!transfer) return Work(message.peer.value());
   const std::optional<bool> is_done = transfer->is_done();
   const auto request =
       std::make_shared<Started<Message>>(*this, message, limit, std::move(pending), transfer);
@@ -690,8 +691,8 @@ PulseOperation operation_of(const Message& message, std::uint32_t group) {
 // Records a transfer in the heartbeat page during its lifetime.
 class MarkedTransfer final : public Transfer {
  public:
-  explicit MarkedTransfer(const PulseOperation& operation) : mark_(operation) {}
-  void set(std::unique_ptr<Transfer> transfer) { transfer_ = std::move(transfer); }
+  MarkedTransfer(PulseMark mark, std::unique_ptr<Transfer> transfer)
+      : mark_(std::move(mark)), transfer_(std::move(transfer)) {}
   int finish(Deadline deadline) override { return transfer_->finish(deadline); }
   std::optional<bool> is_done() override { return transfer_->is_done(); }
   bool wait_on(void* stream) override { return transfer_->wait_on(stream); }
@@ -701,47 +702,41 @@ class MarkedTransfer final : public Transfer {
   std::unique_ptr<Transfer> transfer_;  // destroyed before the mark
 };
 
-template <typename Begin>
-std::unique_ptr<Transfer> marked(const PulseOperation& operation, const Begin& begin) {
-  if (!Pulse::own().is_on()) return begin();
-  auto transfer = std::make_unique<MarkedTransfer>(operation);
-  transfer->set(begin());
-  return transfer;
+std::unique_ptr<Transfer> marked(PulseMark mark, std::unique_ptr<Transfer> transfer) {
+  if (!transfer || !Pulse::own().is_on()) return transfer;
+  return std::make_unique<MarkedTransfer>(std::move(mark), std::move(transfer));
 }
 
 }  // namespace
 
 void ProcessGroup::Group::run_now(const Call& call, const Turn& turn) {
   const PulseMark mark(operation_of(call, parts_.label, turn));
-  parts_.backend->run(call, turn);
+  if (!call.factor) return parts_.backend->run(call, turn);
+  std::vector<std::byte> product;
+  parts_.backend->run(worker::multiplied(call, parts_.size, product), turn);
 }
 
 std::unique_ptr<Transfer> ProcessGroup::Group::begin(const Call& call, const Turn& turn) {
-  return marked(operation_of(call, parts_.label, turn),
-                [&] { return parts_.backend->start(call, turn); });
+  PulseMark mark(operation_of(call, parts_.label, turn));
+  return marked(std::move(mark), parts_.backend->start(call, turn));
 }
 
 std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
-  return marked(operation_of(message, parts_.label), [&] {
-    if (message.is_send)
-      return parts_.backend->start_send(message.outgoing, *message.peer, message.tag);
-    return parts_.backend->start_recv(message.incoming, message.peer, message.tag);
-  });
+  PulseMark mark(operation_of(message, parts_.label));
+  Backend& backend = *parts_.backend;
+  return marked(std::move(mark),
+                message.is_send ? backend.start_send(message.outgoing, *message.peer, message.tag)
+                                : backend.start_recv(message.incoming, message.peer, message.tag));
 }
 
 std::vector<std::unique_ptr<Transfer>> ProcessGroup::Group::post(
     const std::vector<Message>& batch) {
-  if (!Pulse::own().is_on()) return parts_.backend->start_batch(batch);
-  std::vector<std::unique_ptr<MarkedTransfer>> marked;
-  marked.reserve(batch.size());
-  for (const Message& message : batch) {
-    marked.push_back(std::make_unique<MarkedTransfer>(operation_of(message, parts_.label)));
-  }
+  std::vector<PulseMark> marks;
+  marks.reserve(batch.size());
+  for (const Message& message : batch) marks.emplace_back(operation_of(message, parts_.label));
   std::vector<std::unique_ptr<Transfer>> transfers = parts_.backend->start_batch(batch);
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    marked[i]->set(std::move(transfers[i]));
-    transfers[i] = std::move(marked[i]);
-  }
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    transfers[i] = marked(std::move(marks[i]), std::move(transfers[i]));
   return transfers;
 }
 

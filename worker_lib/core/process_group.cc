@@ -65,18 +65,18 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   group_->monitored_barrier(options.timeout, options.wait_all_ranks);
 }
 
-Work ProcessGroup::all_reduce(Elements data, ReduceOp op, const OpOptions& options) {
+Work ProcessGroup::all_reduce(Elements data, Reduction op, const OpOptions& options) {
   return run(worker::all_reduce_call(group_->place(), data, op), options);
 }
-Work ProcessGroup::reduce(Elements data, int root, ReduceOp op, const OpOptions& options) {
+Work ProcessGroup::reduce(Elements data, int root, Reduction op, const OpOptions& options) {
   return run(worker::reduce_call(group_->place(), data, root, op), options);
 }
-Work ProcessGroup::reduce_scatter(ConstElements all, Elements mine, ReduceOp op,
+Work ProcessGroup::reduce_scatter(ConstElements all, Elements mine, Reduction op,
                                   const OpOptions& options) {
   return run(worker::reduce_scatter_call(group_->place(), all, mine, op), options);
 }
 Work ProcessGroup::reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine,
-                                    ReduceOp op, const OpOptions& options) {
+                                    Reduction op, const OpOptions& options) {
   return run_v(worker::reduce_scatter_call(group_->place(), all, mine, op, &counts), 1, options);
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "rendezvous/base/pulse_page.h"
 
@@ -67,13 +68,14 @@ class PulseMark {
  public:
   explicit PulseMark(const PulseOperation& operation)
       : pulse_(Pulse::own()), number_(pulse_.begin(operation)) {}
-  PulseMark(const PulseMark&) = delete;
-  PulseMark& operator=(const PulseMark&) = delete;
+  PulseMark(PulseMark&& other) noexcept
+      : pulse_(other.pulse_), number_(std::exchange(other.number_, 0)) {}
+  PulseMark& operator=(PulseMark&&) = delete;
   ~PulseMark() { pulse_.end(number_); }
 
  private:
   Pulse& pulse_;
-  const std::uint64_t number_;
+  std::uint64_t number_;
 };
 
 }  // namespace drun::worker

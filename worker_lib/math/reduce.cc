@@ -228,6 +228,16 @@ void divide_bytes(void* data, std::size_t count, int by) {
   }
 }
 
+template <typename T>
+void multiply_all(void* out, const void* in, std::size_t count, double by) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  auto* const to = static_cast<T*>(out);
+  const auto* const from = static_cast<const T*>(in);
+  const auto factor = static_cast<Wide>(static_cast<T>(static_cast<Wide>(by)));
+  for (std::size_t i = 0; i < count; ++i)
+    to[i] = static_cast<T>(static_cast<Wide>(from[i]) * factor);
+}
+
 bool is_half(DataType type) { return type == DataType::F16 || type == DataType::BF16; }
 
 Instructions found_instructions() {
@@ -252,6 +262,13 @@ ReduceFunction reduce_function(DataType type, ReduceOp op, Instructions instruct
   if (type == DataType::F8E4M3) return byte_function<Float8E4M3>(op);
   if (type == DataType::F8E5M2) return byte_function<Float8E5M2>(op);
   return instructions == Instructions::Avx2 ? by_type<Avx2>(type, op) : by_type<Plain>(type, op);
+}
+
+void multiply(void* to, const void* from, DataType type, std::size_t count, double factor) {
+  if (type == DataType::F16) return multiply_all<Float16>(to, from, count, factor);
+  if (type == DataType::BF16) return multiply_all<BFloat16>(to, from, count, factor);
+  if (type == DataType::F32) return multiply_all<float>(to, from, count, factor);
+  if (type == DataType::F64) return multiply_all<double>(to, from, count, factor);
 }
 
 void divide(void* data, DataType type, std::size_t count, int by, Instructions instructions) {

@@ -28,6 +28,10 @@ Instructions best_instructions();
 ReduceFunction reduce_function(DataType type, ReduceOp op,
                                Instructions instructions = best_instructions());
 
+// to[i] = from[i] * factor, with the factor rounded to the type, for floating-point types of 16
+// bits or more. `to` may be equal to `from`.
+void multiply(void* to, const void* from, DataType type, std::size_t count, double factor);
+
 // data[i] /= by for floating-point types. No effect for others.
 void divide(void* data, DataType type, std::size_t count, int by,
             Instructions instructions = best_instructions());

@@ -79,13 +79,12 @@ class Matcher {
   // Removes and returns the receive that is waiting for this message; null: none.
   Receive meet(int from, std::uint64_t slot) {
     while (true) {
-      const auto own = waiting_.find({slot, from});
-      const auto any = waiting_.find({slot, kAny});
-      if (own == waiting_.end() && any == waiting_.end()) return nullptr;
+      std::deque<Receive>* const own = at(waiting_, {slot, from});
+      std::deque<Receive>* const any = at(waiting_, {slot, kAny});
+      if (own == nullptr && any == nullptr) return nullptr;
       const bool is_own =
-          any == waiting_.end() ||
-          (own != waiting_.end() && own->second.front()->order < any->second.front()->order);
-      Receive first = pop(waiting_, (is_own ? own : any)->first);
+          any == nullptr || (own != nullptr && own->front()->order < any->front()->order);
+      Receive first = pop(waiting_, {slot, is_own ? from : kAny});
       if (first->claim.take()) return first;
     }
   }
@@ -99,10 +98,16 @@ class Matcher {
     return true;
   }
   void withdraw(const Receive& receive) {
-    const auto found = waiting_.find({receive->slot, receive->from.value_or(kAny)});
-    if (found == waiting_.end()) return;
-    std::erase(found->second, receive);
-    if (found->second.empty()) waiting_.erase(found);
+    const Place place{receive->slot, receive->from.value_or(kAny)};
+    std::deque<Receive>* const receives = at(waiting_, place);
+    if (receives == nullptr) return;
+    std::erase(*receives, receive);
+    drop_empty(waiting_, place);
+  }
+  // Whether a receive or a message of that rank and slot would come before a new one.
+  bool has_any(int from, std::uint64_t slot) {
+    return at(waiting_, {slot, from}) != nullptr || at(waiting_, {slot, kAny}) != nullptr ||
+           at(arrived_, {slot, from}) != nullptr;
   }
 
  private:
@@ -121,29 +126,42 @@ class Matcher {
   template <typename Each>
   using Places = std::unordered_map<Place, std::deque<Each>, PlaceHash>;
   static constexpr int kAny = -1;
+  // Places that are empty again are kept for the next message, up to this number, because making
+  // one takes longer than a short message.
+  static constexpr std::size_t kMostEmpty = 256;
 
+  // Null: nothing is there.
   template <typename Each>
-  Each pop(Places<Each>& places, Place place) {
+  static std::deque<Each>* at(Places<Each>& places, const Place& place) {
     const auto found = places.find(place);
-    Each first = std::move(found->second.front());
-    found->second.pop_front();
-    if (found->second.empty()) places.erase(found);
+    return found == places.end() || found->second.empty() ? nullptr : &found->second;
+  }
+  template <typename Each>
+  static void drop_empty(Places<Each>& places, const Place& place) {
+    if (places.size() > kMostEmpty && at(places, place) == nullptr) places.erase(place);
+  }
+  template <typename Each>
+  Each pop(Places<Each>& places, const Place& place) {
+    std::deque<Each>& all = places.find(place)->second;
+    Each first = std::move(all.front());
+    all.pop_front();
+    drop_empty(places, place);
     if constexpr (std::is_same_v<Each, Arrival>) --arrivals_of_[place.from];
     return first;
   }
-  std::optional<Place> of_arrived(const Place& place) const {
-    return arrived_.contains(place) ? std::optional<Place>(place) : std::nullopt;
+  std::optional<Place> of_arrived(const Place& place) {
+    return at(arrived_, place) != nullptr ? std::optional<Place>(place) : std::nullopt;
   }
   // Of all senders; receives from any are rare.
-  std::optional<Place> first_of_any(std::uint64_t slot) const {
+  std::optional<Place> first_of_any(std::uint64_t slot) {
     std::optional<Place> best;
     std::uint64_t order = 0;
     for (const auto& [from, count] : arrivals_of_) {
-      const auto found = count > 0 ? arrived_.find({slot, from}) : arrived_.end();
-      if (found == arrived_.end()) continue;
-      if (best && found->second.front()->order > order) continue;
-      best = found->first;
-      order = found->second.front()->order;
+      const Place place{slot, from};
+      std::deque<Arrival>* const found = count > 0 ? at(arrived_, place) : nullptr;
+      if (found == nullptr || (best && found->front()->order > order)) continue;
+      best = place;
+      order = found->front()->order;
     }
     return best;
   }

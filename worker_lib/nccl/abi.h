@@ -88,6 +88,8 @@ constexpr int kMax = 2;
 constexpr int kMin = 3;
 constexpr int kAverage = 4;
 
+constexpr int kScalarHostImmediate = 1;  // where the factor of a premul sum is
+
 constexpr int kI8 = 0;
 constexpr int kU8 = 1;
 constexpr int kI32 = 2;
@@ -129,6 +131,8 @@ struct Api {
   const char* (*get_last_error)(Comm comm) = nullptr;
   Result (*group_start)() = nullptr;
   Result (*group_end)() = nullptr;
+  Result (*create_premul_sum)(int* op, void* scalar, int type, int residence, Comm comm) = nullptr;
+  Result (*destroy_op)(int op, Comm comm) = nullptr;
   Result (*all_reduce)(const void* in, void* out, std::size_t count, int type, int op, Comm comm,
                        cuda::Stream stream) = nullptr;
   Result (*broadcast)(const void* in, void* out, std::size_t count, int type, int root, Comm comm,
@@ -202,6 +206,8 @@ constexpr auto kNcclSymbols = std::tuple{
     Symbol{"ncclGetLastError", &nccl::Api::get_last_error},
     Symbol{"ncclGroupStart", &nccl::Api::group_start},
     Symbol{"ncclGroupEnd", &nccl::Api::group_end},
+    Symbol{"ncclRedOpCreatePreMulSum", &nccl::Api::create_premul_sum},
+    Symbol{"ncclRedOpDestroy", &nccl::Api::destroy_op},
     Symbol{"ncclAllReduce", &nccl::Api::all_reduce},
     Symbol{"ncclBroadcast", &nccl::Api::broadcast},
     Symbol{"ncclReduce", &nccl::Api::reduce},

@@ -1,6 +1,8 @@
 #include "worker_lib/nccl/collectives.h"
 
+#include <array>
 #include <cstddef>
+#include <cstring>
 
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/nccl/library.h"
@@ -30,6 +32,21 @@ class Together {
   nccl::Result result_;
 };
 
+// The factor of a call, in the call's type.
+struct Scalar {
+  alignas(double) std::array<std::byte, sizeof(double)> bytes{};
+};
+Scalar scalar_of(const Call& call) {
+  Scalar scalar;
+  const auto put = [&](auto value) { std::memcpy(scalar.bytes.data(), &value, sizeof value); };
+  const double factor = call.factor.value();
+  if (call.type == DataType::F64) put(factor);
+  if (call.type == DataType::F32) put(static_cast<float>(factor));
+  if (call.type == DataType::F16) put(Float16(static_cast<float>(factor)));
+  if (call.type == DataType::BF16) put(BFloat16(static_cast<float>(factor)));
+  return scalar;
+}
+
 class Issue {
  public:
   Issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call, nccl::Comm comm,
@@ -40,17 +57,33 @@ class Issue {
         comm_(comm),
         stream_(stream),
         moved_(nccl::moved_as(call.type)),
-        element_(size_bytes(call.type)) {}
+        element_(size_bytes(call.type)),
+        op_(nccl::number_of(call.op)) {}
+
+  // Runs `issue` with an op of NCCL's own for the factor, if there is one. NCCL copies the op with
+  // each operation.
+  template <typename Action>
+  nccl::Result with_op(const Action& action) {
+    if (!call_.factor) return action(*this);
+    Scalar scalar = scalar_of(call_);
+    const nccl::Result made = api_.create_premul_sum(&op_, scalar.bytes.data(), type(),
+                                                     nccl::kScalarHostImmediate, comm_);
+    if (made != nccl::kSuccess) return made;
+    const nccl::Result result = action(*this);
+    const nccl::Result ended = api_.destroy_op(op_, comm_);
+    const bool is_well = result == nccl::kSuccess || result == nccl::kInProgress;
+    return is_well && ended != nccl::kSuccess ? ended : result;
+  }
 
   nccl::Result broadcast() const {
     return api_.broadcast(call_.input, call_.output, units(call_.count), moved_.type, call_.root,
                           comm_, stream_);
   }
   nccl::Result all_reduce() const {
-    return api_.all_reduce(call_.input, call_.output, call_.count, type(), op(), comm_, stream_);
+    return api_.all_reduce(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
   }
   nccl::Result reduce() const {
-    return api_.reduce(call_.input, call_.output, call_.count, type(), op(), call_.root, comm_,
+    return api_.reduce(call_.input, call_.output, call_.count, type(), op_, call_.root, comm_,
                        stream_);
   }
   nccl::Result all_gather() const {
@@ -60,8 +93,7 @@ class Issue {
   }
   nccl::Result reduce_scatter() const {
     if (call_.is_uneven) return reduce_all();
-    return api_.reduce_scatter(call_.input, call_.output, call_.count, type(), op(), comm_,
-                               stream_);
+    return api_.reduce_scatter(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
   }
 
   nccl::Result gather() const {
@@ -106,7 +138,6 @@ class Issue {
   bool is_root() const { return seat_.rank == call_.root; }
   std::size_t units(std::size_t count) const { return count * moved_.units; }
   int type() const { return nccl::number_of(call_.type); }
-  int op() const { return nccl::number_of(call_.op); }
   static const char* at(const void* data, std::size_t offset) {
     return static_cast<const char*>(data) + offset;
   }
@@ -151,7 +182,7 @@ class Issue {
       const std::size_t count = in.size_bytes(root) / element_;
       if (count == 0) continue;
       together.add(api_.reduce(at(call_.input, in.offset(root)),
-                               root == seat_.rank ? call_.output : nullptr, count, type(), op(),
+                               root == seat_.rank ? call_.output : nullptr, count, type(), op_,
                                root, comm_, stream_));
     }
     return together.end();
@@ -165,6 +196,7 @@ class Issue {
   cuda::Stream stream_;
   const nccl::Moved moved_;
   const std::size_t element_;
+  int op_;
 };
 
 }  // namespace
@@ -184,16 +216,16 @@ nccl::Result issue(const std::vector<P2P>& messages, nccl::Comm comm, cuda::Stre
 
 nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
                    nccl::Comm comm, cuda::Stream stream) {
-  const Issue issue(gpu, seat, call, comm, stream);
+  Issue issue(gpu, seat, call, comm, stream);
   switch (call.operation) {
     case Operation::Barrier:
       break;
     case Operation::Broadcast:
       return issue.broadcast();
     case Operation::AllReduce:
-      return issue.all_reduce();
+      return issue.with_op([](const Issue& each) { return each.all_reduce(); });
     case Operation::Reduce:
-      return issue.reduce();
+      return issue.with_op([](const Issue& each) { return each.reduce(); });
     case Operation::Gather:
       return issue.gather();
     case Operation::AllGather:
@@ -201,7 +233,7 @@ nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Cal
     case Operation::Scatter:
       return issue.scatter();
     case Operation::ReduceScatter:
-      return issue.reduce_scatter();
+      return issue.with_op([](const Issue& each) { return each.reduce_scatter(); });
     case Operation::AllToAll:
       return issue.all_to_all();
   }

@@ -242,7 +242,9 @@ class NodeBackend final : public Backend {
   }
   template <typename Start>
   std::unique_ptr<Transfer> start_local(Start&& start) const {
-    return std::make_unique<LocalMessage>(node_, within(node_, start));
+    std::unique_ptr<Transfer> transfer = within(node_, start);
+    if (!transfer) return nullptr;
+    return std::make_unique<LocalMessage>(node_, std::move(transfer));
   }
   bool is_leader() const { return layout_.local_rank_of(rank_) == 0; }
   int root_node(const Call& call) const { return layout_.node_of(call.root); }

@@ -39,9 +39,14 @@ std::optional<Frame> Link::next() {
   }
 }
 
+std::optional<Frame> Link::next_short() const {
+  const std::optional<Frame> frame = in_.next();
+  return frame && frame->kind == FrameKind::Short ? frame : std::nullopt;
+}
+
 void Link::take(const Frame& frame, std::byte* to) {
   has_moved_ = true;
-  has_news_ |= in_.take(frame, to);
+  has_made_room_ |= in_.take(frame, to);
 }
 
 void Link::arrive(const Frame& frame) {
@@ -97,7 +102,7 @@ bool Link::start(const std::shared_ptr<Outgoing>& message) {
 }
 
 bool Link::may_be_short(std::size_t bytes) {
-  if (bytes > kShortBytes) return false;
+  if (bytes > out_.most_short_bytes()) return false;
   const auto has_credit = [&] {
     return short_bytes_ - settled_bytes_ + kept_bytes(bytes) <= kMostKeptBytes;
   };
@@ -131,7 +136,7 @@ bool Link::stream(Outgoing& message, std::uint64_t number) {
 
 bool Link::push(const Frame& frame, const std::byte* payload) {
   if (!out_.push(frame, payload)) return false;
-  has_news_ = has_moved_ = true;
+  has_written_ = has_moved_ = true;
   return true;
 }
 

@@ -7,7 +7,7 @@
 //            posted --offer, read from the sender's memory, taken--> done  (Messages; or else:)
 //            posted --offer, grant--> arriving --> done
 //
-// Short:   a message of at most kShortBytes is done when sent, without the receiver.
+// Short:   a message of at most short_bytes() is done when sent, without the receiver.
 // Credit:  the receiver keeps short messages that have no recv yet, at most kMostKeptBytes per
 //          sender. The sender counts these bytes and offers further messages instead. The rings can
 //          therefore always be emptied, and a message without a recv never blocks another one.
@@ -72,13 +72,18 @@ class Link {
   // Handles frames up to the next one that the caller must handle (Short, Offer), and returns that
   // one. It stays in the ring until take().
   std::optional<Frame> next();
+  // The next frame, if it is a Short one.
+  std::optional<Frame> next_short() const;
   void take(const Frame& frame, std::byte* to);
   // Writes pending frames as far as there is room.
   void flush();
 
-  // Since the previous call: whether the peer must be woken; whether a frame was sent or received;
-  // whether a message was completed.
-  bool has_news() { return std::exchange(has_news_, false); }
+  // Whether there are frames to read. Thread: any.
+  bool has_frames() const { return in_.has_frames(); }
+  // Since the previous call: whether a frame was sent; whether the peer waited for room, which it
+  // now has; whether a frame was sent or received; whether a message was completed.
+  bool has_written() { return std::exchange(has_written_, false); }
+  bool has_made_room() { return std::exchange(has_made_room_, false); }
   bool has_moved() { return std::exchange(has_moved_, false); }
   bool has_done() { return std::exchange(has_done_, false); }
 
@@ -102,7 +107,8 @@ class Link {
   std::uint64_t next_number_ = 0;
   std::uint64_t short_bytes_ = 0;    // sent so far, in the unit of kept_bytes()
   std::uint64_t settled_bytes_ = 0;  // as of the last check
-  bool has_news_ = false;
+  bool has_written_ = false;
+  bool has_made_room_ = false;
   bool has_moved_ = false;
   bool has_done_ = false;
 };

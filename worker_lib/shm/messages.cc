@@ -17,27 +17,19 @@ constexpr std::chrono::microseconds kMomentOfMoving{500};
 
 }  // namespace
 
-class Messages::Sent final : public Transfer {
- public:
-  explicit Sent(int to) : to_(to) {}
-  int finish(Deadline) override { return to_; }
-  std::optional<bool> is_done() override { return true; }
-
- private:
-  const int to_;
-};
-
 class Messages::Sending final : public Transfer {
  public:
   Sending(Messages& messages, std::shared_ptr<Outgoing> message, int to)
       : messages_(messages), message_(std::move(message)), to_(to) {}
   ~Sending() override {
+    if (is_finished_) return;
     const std::lock_guard lock(messages_.mutex_);
     message_->is_dropped = true;
   }
 
   int finish(Deadline deadline) override {
-    if (messages_.wait_until(deadline, {to_}, [&] { return message_->is_done; })) return to_;
+    is_finished_ = messages_.wait_until(deadline, {to_}, [&] { return message_->is_done; });
+    if (is_finished_) return to_;
     throw BackendFailure(Kind::Timeout, to_,
                          "rank " + std::to_string(to_) + " has not received it in time");
   }
@@ -49,6 +41,7 @@ class Messages::Sending final : public Transfer {
   Messages& messages_;
   std::shared_ptr<Outgoing> message_;
   const int to_;
+  bool is_finished_ = false;
 };
 
 class Messages::Receiving final : public Transfer {
@@ -56,13 +49,15 @@ class Messages::Receiving final : public Transfer {
   Receiving(Messages& messages, std::shared_ptr<Incoming> message)
       : messages_(messages), message_(std::move(message)), from_(message_->from) {}
   ~Receiving() override {
+    if (is_finished_) return;
     const std::lock_guard lock(messages_.mutex_);
     message_->is_dropped = true;
     messages_.matcher_.withdraw(message_);
   }
 
   int finish(Deadline deadline) override {
-    if (!messages_.wait_until(deadline, from_, [&] { return message_->is_done; })) {
+    is_finished_ = messages_.wait_until(deadline, from_, [&] { return message_->is_done; });
+    if (!is_finished_) {
       throw BackendFailure(Kind::Timeout, from_, "no message came in time");
     }
     if (!message_->mismatch.empty()) {
@@ -78,6 +73,7 @@ class Messages::Receiving final : public Transfer {
   Messages& messages_;
   std::shared_ptr<Incoming> message_;
   const std::optional<int> from_;  // as requested
+  bool is_finished_ = false;
 };
 
 Messages::Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
@@ -96,8 +92,8 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
   abort_flag_.check();
   const std::lock_guard lock(mutex_);
   if (link(to).send_at_once(message)) {
-    if (link(to).has_news()) ring(segment_.message_bell(to));
-    return std::make_unique<Sent>(to);
+    wake(to);
+    return nullptr;
   }
   auto queued = std::make_shared<Outgoing>(message);
   link(to).send(queued);
@@ -107,14 +103,21 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
 
 std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::optional<int> from,
                                                int tag, ClaimSide claim) {
+  const std::size_t bytes = data.count * size_bytes(data.type);
+  const Signature signature = signature_of(data.type, data.count);
+  const std::lock_guard lock(mutex_);
+  if (from &&
+      has_taken(*from,
+                {.tag = static_cast<std::uint32_t>(tag), .bytes = bytes, .signature = signature},
+                static_cast<std::byte*>(data.data)))
+    return nullptr;
   auto message = std::make_shared<Incoming>();
   message->from = from;
   message->slot = static_cast<std::uint32_t>(tag);
   message->claim = claim;
   message->data = static_cast<std::byte*>(data.data);
-  message->bytes = data.count * size_bytes(data.type);
-  message->signature = signature_of(data.type, data.count);
-  const std::lock_guard lock(mutex_);
+  message->bytes = bytes;
+  message->signature = signature;
   if (const std::shared_ptr<Kept> kept = matcher_.post(message)) take_kept(message, *kept);
   move();
   // A message that has arrived is received in any case.
@@ -143,22 +146,19 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
 template <typename Question>
 bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
   WakeFlag& bell = segment_.message_bell(rank_);
-  // Changes before the bell is rung.
-  const LongWord& written = segment_.ring_ends(peer.value_or(rank_), rank_).written;
   std::unique_lock lock(mutex_);
   if (is_done()) return true;
   ++waiting_;
   bool is_in_time = true;
   while (true) {
-    const std::uint64_t seen = written.load();
     const std::uint32_t rings = bell.rings.load();
     const bool is_over = abort_flag_.is_raised() || is_hopeless(peer);
     move();
     // A message that has arrived is received in any case.
     if (is_done() || is_over || !is_in_time) break;
     lock.unlock();
-    is_in_time = wait_at(bell, spin_, deadline,
-                         [&] { return written.load() != seen || bell.rings.load() != rings; });
+    is_in_time =
+        wait_at(bell, spin_, deadline, [&] { return has_frames() || bell.rings.load() != rings; });
     lock.lock();
   }
   --waiting_;
@@ -166,6 +166,32 @@ bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&&
   abort_flag_.check();
   if (is_hopeless(peer)) abort_flag_.check_lost(peer ? std::vector<int>{*peer} : others());
   return false;
+}
+
+bool Messages::has_frames() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link && link->has_frames(); });
+}
+
+// Receives a short message that has arrived and would be the next one anyway, as most do.
+bool Messages::has_taken(int from, const Frame& wanted, std::byte* data) {
+  if (matcher_.has_any(from, wanted.tag)) return false;
+  const std::optional<Frame> frame = link(from).next_short();
+  if (!frame || frame->tag != wanted.tag || frame->bytes != wanted.bytes ||
+      frame->signature != wanted.signature)
+    return false;
+  link(from).take(*frame, data);
+  link(from).settle(frame->bytes);
+  wake(from);
+  return true;
+}
+
+// After frames were written or read.
+void Messages::wake(int peer) {
+  WakeFlag& bell = segment_.message_bell(peer);
+  const bool has_room = link(peer).has_made_room();
+  if (has_room) return ring(bell);
+  if (link(peer).has_written()) wake_sleepers_of_store(bell);
 }
 
 // All ranks that could still do their part have ended.
@@ -200,7 +226,7 @@ bool Messages::move() {
     link(peer).flush();
     has_done |= link(peer).has_done();
     has_moved |= link(peer).has_moved();
-    if (link(peer).has_news()) ring(segment_.message_bell(peer));
+    wake(peer);
   }
   first_link_ = (first_link_ + 1) % size;
   // Another thread may be waiting for a message that this one has completed.

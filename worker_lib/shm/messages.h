@@ -4,7 +4,7 @@
 //           Otherwise, data moves only when a message is started, as much as fits into the rings.
 // Order:    messages between the same two ranks with the same tag are matched with recvs in the
 //           order in which both were started. A recv from any rank takes the first message.
-// Limits:   a short message (kShortBytes) is done when sent, unless the receiver already holds
+// Limits:   a short message (short_bytes()) is done when sent, unless the receiver already holds
 //           kMostKeptBytes of this sender without a recv. Such messages, and longer ones, are done
 //           when the receiver has requested the data.
 // Thread:   any, concurrently. Never waits for a collective.
@@ -33,12 +33,12 @@ class Messages {
   Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag& abort_flag,
            PeerMemory& peers);
 
+  // Null: it is done already.
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag,
                                        ClaimSide claim = {});
 
  private:
-  class Sent;
   class Sending;
   class Receiving;
   // A message without a recv.
@@ -66,6 +66,9 @@ class Messages {
   bool wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done);
   bool is_hopeless(std::optional<int> peer) const;
   std::vector<int> others() const;
+  bool has_frames() const;
+  bool has_taken(int from, const Frame& wanted, std::byte* data);
+  void wake(int peer);
   // Moves messages. True if any data moved.
   bool move();
   void sort(int from, const Frame& frame);

@@ -30,7 +30,7 @@ bool RingWriter::push(const Frame& frame, const std::byte* payload) {
   copy_in(written_, &frame, sizeof frame);
   copy_in(written_ + sizeof frame, payload, frame.bytes);
   written_ += bytes;
-  ends_->written.store(written_, std::memory_order_release);
+  ends_->written.store(written_);  // before sleepers are looked for
   detail::claim_line(bytes_ + (written_ & (size_bytes_ - 1)));
   return true;
 }

@@ -6,6 +6,7 @@
 //          another process and are always checked.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,9 +33,13 @@ struct Frame {
 };
 
 constexpr std::size_t kMostFrameBytes = kRingBytes / 4 - sizeof(Frame);
-// A frame of a whole short message fits into the smallest ring.
-constexpr std::size_t kShortBytes = 8 * 1024;
-static_assert(kShortBytes + sizeof(Frame) <= kSmallRingBytes);
+// The longest short message, in a ring of `ring_bytes`: one frame, so that it must fit. Two copies
+// of 32 KB take as long as a read of the sender's memory with its system call and its replies.
+constexpr std::size_t short_bytes(std::size_t ring_bytes) {
+  return std::min<std::size_t>(32 * 1024, ring_bytes / 2);
+}
+static_assert(short_bytes(kRingBytes) <= kMostFrameBytes &&
+              short_bytes(kSmallRingBytes) + sizeof(Frame) <= kSmallRingBytes);
 
 class RingWriter {
  public:
@@ -45,8 +50,10 @@ class RingWriter {
 
   // Of a part of a message.
   std::size_t most_frame_bytes() const { return size_bytes_ / 4 - sizeof(Frame); }
+  // Of a short message.
+  std::size_t most_short_bytes() const { return short_bytes(size_bytes_); }
   // False if there is no room; the reader will then wake this rank. Requires frame.bytes <=
-  // most_frame_bytes() or kShortBytes.
+  // most_frame_bytes() or most_short_bytes().
   bool push(const Frame& frame, const std::byte* payload);
   std::uint64_t settled_bytes() const { return ends_->settled.load(); }
 
@@ -69,6 +76,8 @@ class RingReader {
         size_bytes_(segment.ring_size_bytes()),
         from_(from) {}
 
+  // Thread: any.
+  bool has_frames() const { return ends_->written.load() != ends_->read.load(); }
   // The oldest frame, which stays in the ring; absent: the ring is empty.
   std::optional<Frame> next() const;
   // Removes that frame and copies its bytes to `to`, unless null. True if the writer waits for

@@ -18,8 +18,15 @@ namespace drun::worker::shm {
 
 // Wakes sleeping threads. Call after a change of the awaited state.
 void wake_sleepers(WakeFlag& bell) noexcept;
+// The same after a change that was stored with sequential consistency: only reads the bell, whose
+// cache line then stays with the threads that poll it.
+inline void wake_sleepers_of_store(WakeFlag& bell) noexcept;
 // Rings the bell and wakes sleeping threads. For waits whose awaited change is the ring itself.
 void ring(WakeFlag& bell) noexcept;
+
+inline void wake_sleepers_of_store(WakeFlag& bell) noexcept {
+  if (bell.sleepers.load() != 0) ring(bell);
+}
 
 // How long a rank polls before it sleeps.
 struct SpinPolicy {

@@ -73,7 +73,9 @@ struct Call {
   Operation operation = Operation::Barrier;
   DataType type = DataType::U8;
   ReduceOp op = ReduceOp::Sum;  // for AllReduce, Reduce, ReduceScatter
-  int root = 0;                 // for Broadcast, Reduce, Gather, Scatter
+  // Set for premul_sum, and only in calls for start(): before run(), the group multiplies.
+  std::optional<double> factor = std::nullopt;
+  int root = 0;  // for Broadcast, Reduce, Gather, Scatter
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;
@@ -165,13 +167,14 @@ class Backend {
   virtual std::unique_ptr<Transfer> start(const Call& call, const Turn& turn);
 
   // Messages, started in the caller's order. Messages between the same two ranks with the same tag
-  // arrive in that order. `from` absent: from any rank. Throws Mismatch on the receiver if type or
-  // count differ. By default: Unsupported.
+  // arrive in that order. `from` absent: from any rank. Null if the message is done already, which
+  // can be only if its other rank is known. Throws Mismatch on the receiver if type or count
+  // differ. By default: Unsupported.
   virtual std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                                int tag);
   // Starts messages that may depend on each other: each makes progress without the others' end. By
-  // default, one after the other. Returns a Transfer for each.
+  // default, one after the other. Returns a Transfer or null for each.
   virtual std::vector<std::unique_ptr<Transfer>> start_batch(const std::vector<MessageCall>& batch);
   // Like refusal, for a message.
   virtual std::string message_refusal(const ConstElements& data, bool is_from_anyone,

@@ -69,6 +69,25 @@ enum class DataType : std::uint8_t {
 // each time; on GPUs, those of 8 bits in Float16.
 enum class ReduceOp : std::uint8_t { Sum, Product, Min, Max, Band, Bor, Bxor, Avg };
 
+// How a reduction combines elements: a ReduceOp, or premul_sum(factor).
+class Reduction {
+ public:
+  Reduction(ReduceOp op) : op_(op) {}  // NOLINT(google-explicit-constructor)
+  // The sum after each element of this rank was multiplied by `factor`, rounded to the type: for
+  // sums of F16, BF16, F32 or F64 that could overflow. Ranks may have different factors.
+  static Reduction premul_sum(double factor) { return Reduction(ReduceOp::Sum, factor); }
+
+  ReduceOp op() const { return op_; }
+  std::optional<double> factor() const { return factor_; }
+
+ private:
+  Reduction(ReduceOp op, double factor) : op_(op), factor_(factor) {}
+
+  ReduceOp op_;
+  std::optional<double> factor_ = std::nullopt;
+};
+inline Reduction premul_sum(double factor) { return Reduction::premul_sum(factor); }
+
 std::size_t size_bytes(DataType type);
 bool is_floating_point(DataType type);
 std::string_view to_string(DataType type);  // "f32"

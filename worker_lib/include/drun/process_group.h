@@ -142,6 +142,7 @@ class ProcessGroup {
   //
   //     std::vector<double> losses(8);
   //     group.all_reduce(losses, drun::ReduceOp::Avg);
+  //     group.all_reduce(losses, drun::premul_sum(1.0 / group.size()));
   //     int most = group.rank();
   //     group.reduce(most, 0, drun::ReduceOp::Max);            // one number, on rank 0
   //     std::vector<float> all(4 * group.size()), mine(4);
@@ -153,19 +154,20 @@ class ProcessGroup {
   //   reduce_scatter     all: n*c            mine: c
   //   reduce_scatter_v   all: sum of counts  mine: counts[rank]; every rank passes the same counts
 
-  Work all_reduce(Elements data, ReduceOp op, const OpOptions& options = {});
+  Work all_reduce(Elements data, Reduction op, const OpOptions& options = {});
   Work all_reduce(Elements data, const OpOptions& options = {}) {
     return all_reduce(data, ReduceOp::Sum, options);
   }
-  Work reduce(Elements data, int root, ReduceOp op, const OpOptions& options = {});
+  Work reduce(Elements data, int root, Reduction op, const OpOptions& options = {});
   Work reduce(Elements data, int root, const OpOptions& options = {}) {
     return reduce(data, root, ReduceOp::Sum, options);
   }
-  Work reduce_scatter(ConstElements all, Elements mine, ReduceOp op, const OpOptions& options = {});
+  Work reduce_scatter(ConstElements all, Elements mine, Reduction op,
+                      const OpOptions& options = {});
   Work reduce_scatter(ConstElements all, Elements mine, const OpOptions& options = {}) {
     return reduce_scatter(all, mine, ReduceOp::Sum, options);
   }
-  Work reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine, ReduceOp op,
+  Work reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine, Reduction op,
                         const OpOptions& options = {});
   Work reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine,
                         const OpOptions& options = {}) {
