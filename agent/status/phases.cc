@@ -16,6 +16,29 @@ bool PhaseClock::enter(Phase phase, Time now) {
   return true;
 }
 
+bool PhaseClock::begin_round(Time now) {
+  slowest_start_.reset();
+  slowest_start_time_ = {};
+  return enter(Phase::Spawn, now);
+}
+
+bool PhaseClock::end_spawn(Time now) {
+  return current_ == Phase::Spawn && enter(slowest_start_ ? Phase::Running : Phase::Start, now);
+}
+
+bool PhaseClock::note_print(int rank, Time now) {
+  slowest_start_ = rank;
+  slowest_start_time_ = std::chrono::duration_cast<std::chrono::milliseconds>(now - spawned_);
+  return current_ == Phase::Start && enter(Phase::Running, now);
+}
+
+NodeTimes PhaseClock::times(Time now) const {
+  return {.phases = totals(now),
+          .current = current_,
+          .slowest_start = slowest_start_,
+          .slowest_start_time = slowest_start_time_};
+}
+
 PhaseTimes PhaseClock::totals(Time now) const {
   auto totals = totals_;
   const bool is_silent = current_ == Phase::Start && now - since_ > kLongestSilentStart;

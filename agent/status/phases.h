@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "rendezvous/job/phase_times.h"
 
@@ -23,7 +24,7 @@ inline constexpr std::chrono::minutes kLongestSilentStart{5};
 // the end of a job counts as Stopping.
 inline constexpr std::chrono::seconds kLongestFarewell{1};
 
-// Adds up a node's time.
+// Adds up a node's time. The functions that may enter a phase return false if they did not.
 class PhaseClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -31,8 +32,16 @@ class PhaseClock {
   explicit PhaseClock(Time now) : since_(now) {}
 
   Phase current() const { return current_; }
-  // False if it was in that phase already.
   bool enter(Phase phase, Time now);
+
+  // The start of the workers of a round, which begins with Spawn, then Start or Running.
+  bool begin_round(Time now);
+  void begin_spawn(Time now) { spawned_ = now; }
+  bool end_spawn(Time now);
+  // The first output of that rank.
+  bool note_print(int rank, Time now);
+
+  NodeTimes times(Time now) const;
   // Includes the current phase.
   PhaseTimes totals(Time now) const;
   // The same at the end of the job.
@@ -41,6 +50,9 @@ class PhaseClock {
  private:
   Phase current_ = Phase::Waiting;
   Time since_;
+  Time spawned_{};                    // this round's workers
+  std::optional<int> slowest_start_;  // of this round: the rank that printed last
+  std::chrono::milliseconds slowest_start_time_{0};
   std::array<std::chrono::nanoseconds, kPhaseCount> totals_{};
 };
 

@@ -1,18 +1,22 @@
-// edge. The agent of one node: connects rendezvous, workers, output and signals, and forwards
-// events between them. All decisions are made by the state machines (member, round, worker group).
+// edge. The agent of one node: connects rendezvous, workers, output and signals. It turns their
+// callbacks into events of the state machine in supervision.h, and carries out its actions: those
+// of the job itself, and those of the workers through round_runner.h.
 //
 //   Client   on_world    Output opens the round's streams, then Workers start
 //   Workers  failed      Client tells the coordinator at once (Workers stop the others themselves)
 //   Client   on_stop     Workers stop
 //   Workers  all gone    Output drains and reads the failures' files, then Client reports: success,
 //                        or stopped with the failures in full
+//   Signals  terminate   Client interrupts the job, Workers stop with that signal
+//   Client   on_outcome  the end, when nothing runs here and (on the coordinator) all members have
+//                        received the outcome
+//
+// These do not change its state:
+//
 //   Client   on_node_query   the agent answers from its state, Watch reads the workers' stacks, or
 //                   a file is read; Client sends the answer to the coordinator
 //   Watch    suspects    Client tells the coordinator, which examines all nodes and may stop the
 //                        round
-//   Signals  terminate   Client interrupts the job, Workers stop with that signal
-//   Client   on_outcome  the end, when nothing runs here and (on the coordinator) all members have
-//                        received the outcome
 //
 // While the loop runs, drun's log goes to Output's console. An event is sent to the coordinator
 // before it is logged. run_agent() runs an io_context in the calling thread.

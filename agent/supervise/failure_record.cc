@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -16,12 +17,13 @@
 #include "agent/diagnosis/error_file.h"
 #include "agent/diagnosis/error_text.h"
 #include "agent/diagnosis/fatal_signals.h"
+#include "agent/diagnosis/hang_positions.h"
 #include "agent/output/last_error.h"
 #include "agent/output/log_files.h"
 #include "agent/output/worker_stream.h"
 #include "agent/process/kernel_reports.h"
-#include "agent/supervise/worker_command.h"
 #include "agent/wall_time.h"
+#include "agent/workers/worker_command.h"
 
 namespace drun::agent {
 namespace {
@@ -47,6 +49,12 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
 WallTime closer_time(WallTime ended, WallTime told) {
   return std::chrono::floor<std::chrono::seconds>(ended) == told ? ended : told;
 }
+
+// The end of a worker's stderr.
+struct StderrEnd {
+  std::vector<std::string> lines{};
+  std::string error_before{};  // Output::error_before_tail()
+};
 
 void add_error_file(Failure& failure, const std::string& path) {
   const Result<std::optional<ErrorRecord>> record = read_error_file(path);
@@ -89,6 +97,26 @@ SignalFacts collect_signal_facts() {
   return facts;
 }
 
+// The brief failure with the message, traceback and time of the worker's error file, the last lines
+// of its stderr (`stderr_end` if given, else those of streams.stderr_file), the error before these
+// lines as the traceback if it has none, and the account of a fatal signal. The time is for display
+// only and does not order failures. Reads files, so do not call it in the loop.
+Failure full_failure(Failure brief, const WorkerStreams& streams,
+                     std::optional<StderrEnd> stderr_end) {
+  if (!stderr_end && !streams.stderr_file.empty()) stderr_end = end_of_file(streams.stderr_file);
+  if (!stderr_end) stderr_end = StderrEnd();
+  brief.stderr_tail = std::move(stderr_end->lines);
+  brief.stderr_file = streams.stderr_file;
+  if (!streams.error_file.empty()) add_error_file(brief, streams.error_file);
+  if (brief.message.empty() && brief.traceback.empty() &&
+      may_come_from(brief.status, stderr_end->error_before))
+    brief.traceback = std::move(stderr_end->error_before);
+  if (has_account(brief))
+    brief.traceback =
+        with_signal_account(brief.traceback, text_of(account_of(brief, collect_signal_facts())));
+  return brief;
+}
+
 }  // namespace
 
 Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd& end) {
@@ -127,53 +155,78 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
   return failure;
 }
 
-Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::optional<StderrEnd> stderr_end) {
-  if (!stderr_end && !streams.stderr_file.empty()) stderr_end = end_of_file(streams.stderr_file);
-  if (!stderr_end) stderr_end = StderrEnd();
-  brief.stderr_tail = std::move(stderr_end->lines);
-  brief.stderr_file = streams.stderr_file;
-  if (!streams.error_file.empty()) add_error_file(brief, streams.error_file);
-  if (brief.message.empty() && brief.traceback.empty() &&
-      may_come_from(brief.status, stderr_end->error_before))
-    brief.traceback = std::move(stderr_end->error_before);
-  if (has_account(brief))
-    brief.traceback =
-        with_signal_account(brief.traceback, text_of(account_of(brief, collect_signal_facts())));
-  return brief;
+void RoundFailures::begin_round(const World& world) {
+  world_ = world;
+  ends_.clear();
+  stacks_.clear();
+  full_.clear();
 }
 
-void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
-                        const std::vector<WorkerStreams>& streams, Output& output,
-                        std::function<void(std::vector<rendezvous::SeenFailure>)> on_read) {
+supervision::FailureKind RoundFailures::kind_of(const WorkerEnd& end) const {
+  Failure failure = brief_failure(spec_, world_, end);
+  if (const auto tail = output_.stderr_tail(end.local_rank)) failure.stderr_tail = *tail;
+  if (has_only_waited(failure)) return supervision::FailureKind::Waited;
+  if (has_lost_peer(failure)) return supervision::FailureKind::LostPeer;
+  return supervision::FailureKind::Own;
+}
+
+rendezvous::SeenFailure RoundFailures::brief(int local_rank) const {
+  const auto end = std::find_if(ends_.begin(), ends_.end(), [local_rank](const WorkerEnd& each) {
+    return each.local_rank == local_rank;
+  });
+  assert(end != ends_.end());
+  return {brief_failure(spec_, world_, *end), end->seen};
+}
+
+bool RoundFailures::add_stacks(const Evidence& evidence) {
+  if (!evidence.groups.empty()) stacks_ = stacks_at_failure(evidence);
+  RankRanges failed;
+  for (const WorkerEnd& end : ends_) add_rank(failed, world_.base_rank + end.local_rank);
+  return is_every_rank_in_collective(evidence, failed);
+}
+
+void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::function<void()> on_read) {
+  if (ends_.empty()) return on_read();
   struct Source {
+    rendezvous::SeenFailure brief;
     WorkerStreams streams;
     std::optional<StderrEnd> stderr_end{};
   };
   std::vector<Source> sources;
-  for (const rendezvous::SeenFailure& each : brief) {
-    const int local_rank = each.failure.local_rank;
-    Source source{.streams = streams[static_cast<std::size_t>(local_rank)]};
-    if (std::optional<std::vector<std::string>> lines = output.stderr_tail(local_rank))
+  for (const WorkerEnd& end : ends_) {
+    Source source{.brief = {brief_failure(spec_, world_, end), end.seen},
+                  .streams = streams[static_cast<std::size_t>(end.local_rank)]};
+    if (std::optional<std::vector<std::string>> lines = output_.stderr_tail(end.local_rank))
       source.stderr_end = {.lines = *std::move(lines),
-                           .error_before = output.error_before_tail(local_rank)};
+                           .error_before = output_.error_before_tail(end.local_rank)};
     sources.push_back(std::move(source));
   }
   auto full = std::make_shared<std::vector<rendezvous::SeenFailure>>();
-  output.run_off_loop(
-      [brief, sources, full] {
-        for (std::size_t i = 0; i < brief.size(); ++i)
+  output_.run_off_loop(
+      [sources, full] {
+        for (const Source& each : sources)
           full->push_back(
-              {full_failure(brief[i].failure, sources[i].streams, sources[i].stderr_end),
-               brief[i].seen});
+              {full_failure(each.brief.failure, each.streams, each.stderr_end), each.brief.seen});
       },
-      [brief, sources, full, on_read = std::move(on_read)](bool has_run) {
-        if (has_run) return on_read(std::move(*full));
-        std::vector<rendezvous::SeenFailure> known = brief;
-        for (std::size_t i = 0; i < known.size(); ++i)
-          if (sources[i].stderr_end) known[i].failure.stderr_tail = sources[i].stderr_end->lines;
-        on_read(std::move(known));
+      [this, sources, full, on_read = std::move(on_read)](bool has_run) {
+        if (has_run) {
+          full_ = std::move(*full);
+        } else {
+          for (const Source& each : sources) {
+            full_.push_back(each.brief);
+            if (each.stderr_end) full_.back().failure.stderr_tail = each.stderr_end->lines;
+          }
+        }
+        on_read();
       });
+}
+
+void RoundFailures::complete(const std::function<std::vector<std::string>(int pid)>& gpu_faults) {
+  for (rendezvous::SeenFailure& each : full_)
+    each.failure.traceback = with_kernel_log(each.failure.traceback, gpu_faults(each.failure.pid));
+  if (full_.empty() || stacks_.empty()) return;
+  std::string& first = full_.front().failure.traceback;
+  first = with_stacks(first, stacks_);
 }
 
 void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log) {

@@ -4,15 +4,17 @@
 // An error file that cannot be used is ignored.   Thread: the io_context's only.
 #pragma once
 
+#include <cstddef>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/hang/hang.h"
 #include "agent/output/output.h"
 #include "agent/spec.h"
-#include "agent/supervise/workers.h"
+#include "agent/stacks/evidence.h"
+#include "agent/supervise/supervision.h"
+#include "agent/workers/workers.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"
@@ -31,24 +33,42 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
 // The failure of a round that could not be started on this node.
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
 
-// The end of a worker's stderr.
-struct StderrEnd {
-  std::vector<std::string> lines{};
-  std::string error_before{};  // Output::error_before_tail()
+// The failures of this node's workers in one round, in order.
+class RoundFailures {
+ public:
+  // Both must outlive it.
+  RoundFailures(const AgentSpec& spec, Output& output) : spec_(spec), output_(output) {}
+
+  void begin_round(const World& world);
+  // By the last lines of the worker's stderr as far as they are here.
+  supervision::FailureKind kind_of(const WorkerEnd& end) const;
+  void add(const WorkerEnd& end) { ends_.push_back(end); }
+  std::size_t count() const { return ends_.size(); }
+  // The worker's failure must have been added.
+  rendezvous::SeenFailure brief(int local_rank) const;
+
+  // Adds the stacks of the other ranks to the first failure. Returns whether every rank that has
+  // not failed is in a collective.
+  bool add_stacks(const Evidence& evidence);
+
+  // Adds what the workers left in `streams`: the message, traceback and time of the error file, the
+  // last lines of stderr and the error before them, and the account of a fatal signal. The time is
+  // for display only and does not order failures. Reads files off the loop; if they cannot be read,
+  // the failures stay brief. `on_read` is called once: from here if there are no failures, else
+  // from the loop.
+  void read(const std::vector<WorkerStreams>& streams, std::function<void()> on_read);
+  // Call after read(). `gpu_faults`: the lines of the kernel log that may concern a worker.
+  void complete(const std::function<std::vector<std::string>(int pid)>& gpu_faults);
+  const std::vector<rendezvous::SeenFailure>& full() const { return full_; }
+
+ private:
+  const AgentSpec& spec_;
+  Output& output_;
+  World world_;
+  std::vector<WorkerEnd> ends_;
+  std::string stacks_;
+  std::vector<rendezvous::SeenFailure> full_;
 };
-
-// Adds the message, traceback and time of the worker's error file, the last lines of its stderr
-// (`stderr_end` if given, else those of streams.stderr_file), the error before these lines as the
-// traceback if it has none, and the account of a fatal signal. The time is for display only and
-// does not order failures. Reads files, so do not call it in the loop.
-Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::optional<StderrEnd> stderr_end);
-
-// Completes all failures of a round off the loop. `on_read` is called once, from the loop; if the
-// files could not be read, with the brief failures.
-void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
-                        const std::vector<WorkerStreams>& streams, Output& output,
-                        std::function<void(std::vector<rendezvous::SeenFailure>)> on_read);
 
 // Writes drun's own TORCHELASTIC_ERROR_FILE (spec.error_file) if the job failed. If the root
 // cause's error file is on this node, copies it and adds the exit code; otherwise writes the file

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "agent/faults.h"
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/net/asio.h"

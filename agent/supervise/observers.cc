@@ -38,6 +38,7 @@ bool keeps_logs(const OutputSpec& output) {
 Result<void> Observers::open(asio::io_context& io, const AgentSpec& spec, const Log& log,
                              Sources sources) {
   sources_ = std::move(sources);
+  log_ = log;
   run_id_ = spec.join.run_id;
   Result<void> events =
       events_.open(io, spec.events_file, spec.keeps_events,
@@ -107,6 +108,77 @@ void Observers::close() {
   status_socket_.reset();
   queries_.reset();
   web_.reset();
+}
+
+// --- What happens on this node
+
+void Observers::hear(const rendezvous::CoordinatorMessage& message, bool is_between_rounds) {
+  if (const auto* welcome = std::get_if<rendezvous::Welcome>(&message)) {
+    if (last_term_ != welcome->term) write(CoordinatorJoined{welcome->term});
+    last_term_ = welcome->term;
+  } else if (const auto* waiting = std::get_if<rendezvous::Waiting>(&message)) {
+    if (is_between_rounds && waiting->is_spare) enter(Phase::Standby);
+  } else if (const auto* stop = std::get_if<rendezvous::Stop>(&message)) {
+    if (world_ && stop->round == world_->round) stop_cause_ = stop->cause;
+  } else if (const auto* found = std::get_if<rendezvous::SlowFound>(&message)) {
+    note_slow(found->slow);
+  }
+}
+
+// A coordinator that takes over finds slow ranks again.
+void Observers::note_slow(const SlowRank& slow) {
+  const auto is_same = [&slow](const SlowRank& other) {
+    return other.host == slow.host && other.rank == slow.rank;
+  };
+  if (std::any_of(slow_.begin(), slow_.end(), is_same) || slow_.size() >= kMostSlowRanks) return;
+  slow_.push_back(slow);
+  write(SlowRankFound{slow});
+  // Not on the console of every node.
+  if (world_ && world_->node_rank == 0) log_->warning(text_of(slow));
+}
+
+void Observers::begin_round(const World& world) {
+  world_ = world;
+  round_began_ = Clock::now();
+  stop_cause_.clear();
+  write(RoundBegan{world});
+  note_phase(phases_.begin_round(round_began_));
+}
+
+void Observers::note_started(const std::vector<int>& pids) {
+  events_.write_started(*world_, pids);
+  note_phase(phases_.end_spawn(Clock::now()));
+}
+
+void Observers::note_first_print(int local_rank) {
+  const int rank = world_->base_rank + local_rank;
+  write(WorkerAlive{.round = world_->round, .rank = rank, .local_rank = local_rank});
+  note_phase(phases_.note_print(rank, Clock::now()));
+}
+
+void Observers::note_failed(const Failure& failure) {
+  last_failure_ = failure;
+  write(WorkerFailed{failure});
+  enter(Phase::Stopping);
+}
+
+void Observers::note_ended(const WorkerEnd& end) {
+  write(WorkerEnded{.round = world_->round,
+                    .rank = world_->base_rank + end.local_rank,
+                    .local_rank = end.local_rank,
+                    .pid = end.pid,
+                    .status = end.status,
+                    .stopped_by_drun = end.stopped_by_us,
+                    .usage = end.usage});
+}
+
+void Observers::note_stop() { write(RoundStopping{world_->round, stop_cause_}); }
+
+void Observers::note_round_end(bool has_succeeded,
+                               const std::vector<rendezvous::SeenFailure>& failures) {
+  RoundEnded ended{.round = world_->round, .has_succeeded = has_succeeded};
+  for (const rendezvous::SeenFailure& each : failures) ended.failures.push_back(each.failure);
+  write(ended);
 }
 
 }  // namespace drun::agent

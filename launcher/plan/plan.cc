@@ -8,7 +8,7 @@
 #include <string>
 
 #include "agent/preload/protocol.h"
-#include "agent/supervise/worker_command.h"
+#include "agent/workers/worker_command.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/host_plan.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/nccl_ras/ras_service.h"
-#include "agent/supervise/worker_command.h"
+#include "agent/workers/worker_command.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/option_values.h"

@@ -101,7 +101,7 @@ struct WorkerRole {
 WorkerRole role_of(const World& world, int local_rank);
 
 // RANK, LOCAL_RANK, WORLD_SIZE, ... TORCHELASTIC_USE_AGENT_STORE of one worker.
-// agent/supervise/worker_command.h adds the error file, OMP and NCCL variables. Requires
+// agent/workers/worker_command.h adds the error file, OMP and NCCL variables. Requires
 // 0 <= local_rank < local_world_size.
 std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank);
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 
 namespace {
 

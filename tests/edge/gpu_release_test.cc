@@ -1,5 +1,5 @@
 // Tests the wait for the release of GPU memory by exited workers, with a stand-in for NVML.
-#include "agent/supervise/gpu_release.h"
+#include "agent/workers/gpu_release.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -63,7 +63,9 @@ struct ReceiverRig {
       HostConsoles{.out = out, .err = err},
       "b",
       1,
-      {.on_hello = [this](const Hello&) { events += "hello "; },
+      {.on_report = {},
+       .on_answers = {},
+       .on_hello = [this](const Hello&) { events += "hello "; },
        .on_end = [this](const End& end) { events += "end " + std::to_string(end.exit_code) + " "; },
        .on_room = [this](std::size_t bytes) { events += "room " + std::to_string(bytes) + " "; }}};
 };

@@ -1,5 +1,5 @@
 // Tests how workers report their progress, and checkpoints as progress.
-#include "agent/supervise/progress_files.h"
+#include "agent/workers/progress_files.h"
 
 #include <sys/stat.h>
 

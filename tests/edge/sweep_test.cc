@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "agent/spawn/spawn.h"
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
 

@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
 #include "tests/support/stalled_program.h"

@@ -1,4 +1,4 @@
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -17,7 +17,7 @@ rendezvous/coordinator rendezvous/member
 worker_lib/base worker_lib/math worker_lib/algorithms worker_lib/mesh worker_lib/shm worker_lib/tcp worker_lib/gloo worker_lib/nccl
 worker_lib/mpi worker_lib/node worker_lib/store worker_lib/start worker_lib/core worker_lib/tools/perf
 worker_lib/tools/probe worker_lib/examples
-agent agent/spawn agent/process agent/preload agent/output agent/stacks agent/nccl_ras agent/diagnosis agent/hang agent/speed agent/status agent/http
+agent agent/spawn agent/process agent/preload agent/output agent/stacks agent/nccl_ras agent/diagnosis agent/hang agent/speed agent/status agent/http agent/workers
 agent/supervise
 launcher/base launcher/engines launcher/facts launcher/placement launcher/cli launcher/report
 launcher/plan launcher/remote launcher/commands launcher

@@ -31,6 +31,39 @@ TEST_CASE("a node is in exactly one phase at any time") {
   CHECK(sum_of(times) == 20s);
 }
 
+TEST_CASE(
+    "a round's workers count as running from the first output, and the last one to print is the "
+    "slowest") {
+  PhaseClock clock(kBegin);
+  CHECK(clock.begin_round(kBegin + 1s));
+  clock.begin_spawn(kBegin + 2s);
+  CHECK(clock.end_spawn(kBegin + 3s));
+  CHECK(clock.current() == Phase::Start);
+  CHECK_FALSE(clock.times(kBegin + 3s).slowest_start);
+  CHECK(clock.note_print(5, kBegin + 4s));
+  CHECK(clock.current() == Phase::Running);
+  CHECK_FALSE(clock.note_print(4, kBegin + 7s));
+  CHECK(clock.times(kBegin + 8s).slowest_start == 4);
+  CHECK(clock.times(kBegin + 8s).slowest_start_time == 5s);
+  CHECK(clock.times(kBegin + 8s).phases == clock.totals(kBegin + 8s));
+
+  SECTION("a worker prints before all are started") {
+    CHECK(clock.begin_round(kBegin + 9s));
+    CHECK_FALSE(clock.times(kBegin + 9s).slowest_start);
+    clock.begin_spawn(kBegin + 9s);
+    CHECK_FALSE(clock.note_print(4, kBegin + 10s));
+    CHECK(clock.end_spawn(kBegin + 11s));
+    CHECK(clock.current() == Phase::Running);
+  }
+  SECTION("the round is stopped before all are started") {
+    CHECK(clock.begin_round(kBegin + 9s));
+    CHECK(clock.enter(Phase::Stopping, kBegin + 10s));
+    CHECK_FALSE(clock.end_spawn(kBegin + 11s));
+    CHECK_FALSE(clock.note_print(4, kBegin + 11s));
+    CHECK(clock.current() == Phase::Stopping);
+  }
+}
+
 TEST_CASE("workers that never print count as running since their start") {
   PhaseClock clock(kBegin);
   clock.enter(Phase::Start, kBegin + 1s);

@@ -1,7 +1,7 @@
 // Several programs in one job: from the command line to the workers' roles.
 #include <nlohmann/json.hpp>
 
-#include "agent/supervise/worker_command.h"
+#include "agent/workers/worker_command.h"
 #include "launcher/cli/parse_programs.h"
 #include "launcher/plan/host_plan.h"
 #include "launcher/plan/plan.h"

@@ -12,7 +12,7 @@
 
 #include "agent/process/guardian.h"
 #include "agent/process/signals.h"
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 
 namespace {
 

@@ -4,7 +4,8 @@
 //           its part of the same allocation and all parts have the same size.
 // Waiting:  polls for microseconds only, then sleeps; see wait.h.
 // Checks:   the ranks compare every call, with or without DRUN_DEBUG.
-// Messages: short ones (32 KB) are done when sent. The receiver copies longer ones from the sender's
+// Messages: short ones (32 KB) are done when sent. The receiver copies longer ones from the
+// sender's
 //           memory if the kernel allows it; see messages.h and peer_memory.h. The same applies to
 //           reductions of 3 to 32 MB between two ranks.
 // Lost:     rank 0 watches all processes, the others watch rank 0; all share their findings.

@@ -1,4 +1,4 @@
-#include "agent/supervise/workers.h"
+#include "agent/workers/workers.h"
 
 #include <algorithm>
 #include <cassert>
@@ -13,8 +13,8 @@
 #include "agent/process/kernel_reports.h"
 #include "agent/process/process.h"
 #include "agent/spawn/worker_starter.h"
-#include "agent/supervise/worker_group.h"
 #include "agent/wall_time.h"
+#include "agent/workers/worker_group.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/net/deadline_timer.h"
 

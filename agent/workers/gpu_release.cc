@@ -1,4 +1,4 @@
-#include "agent/supervise/gpu_release.h"
+#include "agent/workers/gpu_release.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "agent/supervise/worker_key_file.h"
+#include "agent/workers/worker_key_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "agent/supervise/worker_command.h"
+#include "agent/workers/worker_command.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "agent/supervise/progress_files.h"
+#include "agent/workers/progress_files.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,0 +1,59 @@
+// edge. Makes the commands of a round's workers, and of the preloaded interpreter. Opens what the
+// workers need for it: the key file, the progress files and standard input.
+//
+// Owner:   Agent; the spec and the sources must outlive it.   Thread: the io_context's only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/hang/worker_watch.h"
+#include "agent/output/output.h"
+#include "agent/output/worker_stdin.h"
+#include "agent/preload/preloader.h"
+#include "agent/spawn/child_descriptors.h"
+#include "agent/spawn/command.h"
+#include "agent/spec.h"
+#include "agent/workers/progress_files.h"
+#include "agent/workers/worker_key_file.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/job/world.h"
+
+namespace drun::agent {
+
+class RoundCommands {
+ public:
+  struct Sources {
+    WorkerStdin& standard_input;
+    WorkerWatch& watch;
+    ProgressFiles& progress;
+  };
+
+  // Raises this process's limit on descriptors. The workers get the user's.
+  RoundCommands(const AgentSpec& spec, Sources sources)
+      : spec_(spec), sources_(sources), inherited_(to_lines(spec.worker.environment)) {}
+  RoundCommands(const RoundCommands&) = delete;
+  RoundCommands& operator=(const RoundCommands&) = delete;
+
+  // The variables that all workers share, as "NAME=value" lines.
+  const std::vector<std::string>& inherited() const { return inherited_; }
+
+  // One command per worker, or per probe of a preflight, valid until the next call. `streams`: by
+  // local rank. Errors: System if a file or pipe cannot be opened.
+  Result<std::vector<Command>> make(const World& world, const std::vector<WorkerStreams>& streams);
+
+  // The interpreter that --preload starts: as for local rank 0. Absent without --preload, and if
+  // that worker is not a Python program.
+  std::optional<PreloaderSpec> preloader() const;
+
+ private:
+  const AgentSpec& spec_;
+  Sources sources_;
+  std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
+  std::vector<std::string> inherited_;
+  WorkerKeyFile key_file_;
+};
+
+}  // namespace drun::agent
