@@ -88,7 +88,7 @@ SignalAccount account_of_kill(const Failure& failure, const SignalFacts& facts) 
                     " got SIGKILL from another program or a limit: its cgroup counted no "
                     "out-of-memory kill";
     account.advice = "look at the logs of the scheduler, the container and systemd-oomd" +
-                     on_host(failure) + ", and for kill -9";
+                     on_host(failure) + "; a kill -9 by hand looks the same";
   } else {
     account.cause = rank +
                     " got SIGKILL, and its sender is not known: no count of out-of-memory kills "

@@ -5,8 +5,12 @@
 #include "agent/wall_time.h"
 
 namespace drun::agent {
+namespace {
 
 using Json = nlohmann::ordered_json;
+
+}  // namespace
+
 bool PhaseClock::enter(Phase phase, Time now) {
   if (phase == current_) return false;
   const bool was_silent = current_ == Phase::Start && phase != Phase::Running;

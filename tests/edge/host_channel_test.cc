@@ -131,7 +131,7 @@ TEST_CASE(
   CHECK(rig.shown_out() == "[b:1]: more\n");
   const std::string err = rig.shown_err();
   CHECK_THAT(err, StartsWith("b: one\n[b:1]: text\n"));
-  CHECK_THAT(err, ContainsSubstring("b: tw\n") && ContainsSubstring("b: {\"exit_code\":7"));
+  CHECK_THAT(err, ContainsSubstring("b: tw\n") && ContainsSubstring("b: end [7"));
   CHECK(rig.events == "hello room 9 end 3 ");
 }
 

@@ -34,7 +34,7 @@ TEST_CASE("a SIGKILL names the count of out-of-memory kills, or that there is no
         "kill");
   CHECK(counted.advice ==
         "look at the logs of the scheduler, the container and systemd-oomd on "
-        "gpu1, and for kill -9");
+        "gpu1; a kill -9 by hand looks the same");
   const Diagnosis unknown = diagnosis_with(killed(SIGKILL), {.processor_seconds = 3600});
   CHECK(unknown.summary ==
         "rank 3 got SIGKILL, and its sender is not known: no count of "

@@ -565,8 +565,8 @@ class Walk {
   void check_state() {
     const bool is_active = !is_between_rounds(state_);
     require(!is_holding(state_) || state_.stage == Stage::Running, "a hold without workers");
-    require(is_active || pending_.empty() || pending_ == std::set<std::string>{"flush"},
-            "an operation is pending after the round");
+    for (const std::string& what : pending_)
+      require(is_active || what == "flush", "after the round there is still: " + what);
     const bool is_flushing = state_.job == Job::Flushing || state_.job == Job::Closed;
     require(!is_flushing || !is_active, "the end begins during a round");
     require(!deadline(state_) || *deadline(state_) > now_ - std::chrono::hours(1), "old deadline");
@@ -601,7 +601,8 @@ class Walk {
     is_group_stopping_ = true;
   }
   void perform(const KillWorkers&) {
-    if (kept_) kept_ = false, begin("workers");
+    // Those that are killed while the output is flushed are not waited for.
+    if (std::exchange(kept_, false) && state_.job != Job::Flushing) begin("workers");
     is_group_stopping_ = true;
     alive_ = 0;
   }
