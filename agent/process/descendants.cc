@@ -18,6 +18,7 @@
 #include <fstream>
 #include <new>
 
+#include "agent/process/directory_names.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -61,34 +62,19 @@ bool read_stat_of(int pid, ProcessStat& stat) {
   return read_stat(AT_FDCWD, name.data(), stat);
 }
 
-// getdents64's record (getdents(2)); glibc's readdir allocates.
-struct DirectoryEntry {
-  std::uint64_t inode;
-  std::int64_t offset;
-  std::uint16_t size;
-  std::uint8_t type;
-  char name[1];
-};
-
 // Calls `visit` with every process that /proc shows.
 template <typename Visit>
 void for_each_process(const Visit& visit) {
   const UniqueFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   alignas(DirectoryEntry) std::array<char, 32 * 1024> buffer;
-  while (true) {
-    const long size = syscall(SYS_getdents64, proc.get(), buffer.data(), buffer.size());
-    if (size <= 0) return;
-    for (std::size_t at = 0; at < static_cast<std::size_t>(size);) {
-      const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer.data() + at);
-      const std::string_view name(buffer.data() + at + offsetof(DirectoryEntry, name));
-      at += entry->size;
-      if (name.front() < '1' || name.front() > '9' || name.size() > 10) continue;
-      std::array<char, 32> path{};
-      std::copy_n("/stat", 5, std::copy(name.begin(), name.end(), path.begin()));
-      ProcessStat stat;
-      if (read_stat(proc.get(), path.data(), stat)) visit(stat);
-    }
-  }
+  for_each_name(proc.get(), buffer, [&](std::string_view name) {
+    if (name.front() < '1' || name.front() > '9' || name.size() > 10) return true;
+    std::array<char, 32> path{};
+    std::copy_n("/stat", 5, std::copy(name.begin(), name.end(), path.begin()));
+    ProcessStat stat;
+    if (read_stat(proc.get(), path.data(), stat)) visit(stat);
+    return true;
+  });
 }
 
 // Not where /proc is covered, or shows the processes of another pid namespace.

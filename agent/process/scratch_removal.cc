@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <cstring>
 #include <memory>
 
+#include "agent/process/directory_names.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -27,15 +27,6 @@ constexpr std::size_t kRandomCharacters = 6;
 int open_directory(int parent, const char* name) {
   return openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
-
-// The record of getdents64(2): readdir(3) allocates memory.
-struct DirectoryEntry {
-  std::uint64_t inode;
-  std::int64_t offset;
-  std::uint16_t size;
-  std::uint8_t type;
-  char name[1];
-};
 
 // What may still be removed.
 struct RemovalLimits {
@@ -59,23 +50,19 @@ bool remove_entry(int directory, const char* name, int depth, RemovalLimits& lim
 // Reads the directory again after removals, because they may move entries. False: at the limit.
 bool remove_contents(int directory, int depth, RemovalLimits& limits) {
   alignas(DirectoryEntry) std::array<char, 4096> entries;
-  for (bool has_removed = true; has_removed;) {
+  bool has_removed = true;
+  bool is_within = true;
+  while (has_removed && is_within) {
     has_removed = false;
     if (lseek(directory, 0, SEEK_SET) != 0) return true;
-    while (true) {
-      const long size = syscall(SYS_getdents64, directory, entries.data(), entries.size());
-      if (size <= 0) break;
-      for (long at = 0; at < size;) {
-        const auto* entry = reinterpret_cast<const DirectoryEntry*>(entries.data() + at);
-        at += entry->size;
-        const char* name = static_cast<const char*>(entry->name);
-        if (std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0) continue;
-        if (limits.entries-- <= 0) return false;
-        has_removed = remove_entry(directory, name, depth, limits) || has_removed;
-      }
-    }
+    for_each_name(directory, entries, [&](const char* name) {
+      if (std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0) return true;
+      is_within = limits.entries-- > 0;
+      if (is_within) has_removed = remove_entry(directory, name, depth, limits) || has_removed;
+      return is_within;
+    });
   }
-  return true;
+  return is_within;
 }
 
 // Where flock(2) needs no server, and no other host sees the files.

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/nccl_ras/ras_service.h"
-#include "agent/workers/worker_command.h"
 #include "agent/wall_time.h"
+#include "agent/workers/worker_command.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/placement/place.h"
