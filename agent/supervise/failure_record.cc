@@ -82,7 +82,7 @@ bool may_come_from(const ExitStatus& status, std::string_view error) {
   return killed->signal == SIGABRT || error.find("Fatal Python error") != error.npos;
 }
 
-// Reads files of /proc and cgroups, and the state of /dev/shm, none of which blocks.
+// Does not block: reads only files of /proc and cgroups, and the state of /dev/shm.
 SignalFacts collect_signal_facts() {
   SignalFacts facts{.counts_oom_kills = can_count_oom_kills()};
   rlimit limit{};

@@ -50,7 +50,7 @@
 //   StopWanted,         Stopping         Stopping,        Stopping,             Stop-    -
 //   TerminateSignal                      no report        no report             ping
 //
-//   1  of the announced worker      2  with an error of its own, of another worker
+//   1  of the announced worker      2  of another worker, with the kind Own
 //   end: of the hold; reports the failure and stops the other workers, Failed
 //
 // A failure is held because a collective that times out ends a rank that did nothing wrong: the

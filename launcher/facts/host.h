@@ -43,7 +43,7 @@ struct HostFacts {
   std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // selects the visible GPUs of a worker
   std::vector<EnvironmentEntry> environment{};        // of this process
   std::vector<EnvironmentEntry> exports{};  // -x: for the workers, overrides `environment`
-  std::optional<LaunchedNode> launched{};   // absent: this drun makes the plan of its own node
+  std::optional<LaunchedNode> launched{};   // absent: this process plans its node itself
   std::string working_directory{};          // absolute; empty if it was removed
   std::string own_folder{};                 // of this drun
   std::string drun_version{};               // likewise

@@ -363,7 +363,7 @@ std::string names_of(const std::vector<EnvironmentEntry>& environment) {
   return text;
 }
 
-// What a node runs: its programs, or else the job's only one.
+// The programs of a node, or else the job's only one.
 std::vector<ProgramOptions> programs_on(const HostPlan& plan, const HostNode& node) {
   const Options& options = plan.options;
   if (!node.programs.empty() || options.program.empty()) return node.programs;

@@ -79,7 +79,8 @@ thread_local int group_depth = 0;
 thread_local std::vector<Launch> group;
 thread_local Result group_error = kSuccess;  // of the first call in the group that failed
 
-// The factors of ops that ncclRedOpCreatePreMulSum has made, by number. NCCL's own ops come first.
+// The factors of the ops that ncclRedOpCreatePreMulSum has made, by number, which is above those
+// of NCCL's own ops.
 std::mutex factors_mutex;
 std::map<int, double> factors;
 

@@ -120,7 +120,7 @@ void check_nccl_async() {
     if (i == 4) sum *= static_cast<float>(group.size());
     expect(numbers[i]->read() == std::vector<float>(1000, sum), "the sum");
   }
-  const OnGpu<Float16> halves(1000, Float16(40000.0F));  // whose sum would be infinite
+  const OnGpu<Float16> halves(1000, Float16(40000.0F));  // their sum would be infinite
   group.all_reduce(halves.named(), premul_sum(1.0 / 32));
   const auto scaled = Float16(1250.0F * static_cast<float>(group.size()));
   expect(halves.read() == std::vector<Float16>(1000, scaled), "the sum of multiplied numbers");

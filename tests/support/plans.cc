@@ -26,7 +26,7 @@ HostFacts desk_with(std::vector<EnvironmentEntry> environment) {
   host.hostname = "desk";
   host.usable_cpus = 4;
   host.random_id = "0123456789abcdef";
-  host.working_directory = "/work";
+  host.working_directory = "/job";
   host.environment = std::move(environment);
   host.probe = [](const std::string& path) {
     return path.find("missing") == path.npos ? FileKind::Executable : FileKind::Missing;

@@ -74,7 +74,7 @@ TEST_CASE("each host keeps its own log files with --no-gather-logs or with outpu
     const auto plan = two_hosts_plan(words);
     REQUIRE(plan);
     CHECK_FALSE(plan->lines);
-    CHECK(first_agent(*plan).output.log_dir == "/work/logs");
+    CHECK(first_agent(*plan).output.log_dir == "/job/logs");
   }
 }
 

@@ -708,7 +708,7 @@ class Walk {
   }
 
   void coordinator_step() {
-    // What was sent arrives first.
+    // Messages arrive in the order in which they were sent.
     if (std::exchange(is_stop_sent_, false)) return deliver_stop();
     switch (member_) {
       case Member::Joined:

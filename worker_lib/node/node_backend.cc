@@ -674,7 +674,7 @@ class NodeBackend final : public Backend {
     std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(to));
   }
   static ReduceOp adding(ReduceOp op) { return op == ReduceOp::Avg ? ReduceOp::Sum : op; }
-  // `op`: of the whole operation, of which `call` may be a part.
+  // `op`: of the whole operation; `call` may be a part of it.
   void finish_average(const Call& call, ReduceOp op, void* data) const {
     if (op == ReduceOp::Avg) divide(data, call.type, call.count, layout_.size());
   }
