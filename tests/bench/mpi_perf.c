@@ -1,5 +1,6 @@
 /* Measures MPI_Allreduce (sum of floats), and MPI_Sendrecv to the next rank and from the previous
-   one, in the same way as `drun-perf all_reduce` and `drun-perf send_recv`.
+   one, in the same way as `drun-perf all_reduce` and `drun-perf send_recv`: before each timed block,
+   the buffers are filled, one operation runs, and its result is read.
    mpi_perf OPERATION MIN_BYTES MAX_BYTES SECONDS       rank 0 prints "bytes time_us" lines */
 #include <mpi.h>
 #include <stdio.h>
@@ -29,6 +30,19 @@ static double seconds_of(Operation* operation, float* data, float* other, int co
   const double start = MPI_Wtime();
   for (int i = 0; i < times; ++i) operation(data, other, count);
   return MPI_Wtime() - start;
+}
+
+/* Leaves the caches as drun-perf does, which fills its buffers and checks the result. */
+static int fill_and_check(Operation* operation, float* data, float* other, int count) {
+  for (int i = 0; i < count; ++i) {
+    data[i] = (float)(1 + i % 2);
+    other[i] = 0;
+  }
+  operation(data, other, count);
+  for (int i = 0; i < count; ++i) {
+    if (data[i] < 1 || (operation == send_recv && other[i] != data[i])) return 0;
+  }
+  return 1;
 }
 
 static double largest(double value) {
@@ -67,6 +81,7 @@ int main(int argc, char** argv) {
     times = times < 1 ? 1 : times > 1e6 ? 1e6 : times;
     double seconds[kBlocks];
     for (int i = 0; i < kBlocks; ++i) {
+      if (!fill_and_check(operation, data, other, count)) MPI_Abort(MPI_COMM_WORLD, 1);
       seconds[i] = seconds_of(operation, data, other, count, (int)times) / (int)times;
     }
     qsort(seconds, kBlocks, sizeof(double), by_value);
