@@ -8,6 +8,7 @@ logs=build/logs
 build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libhwloc-dev libspdlog-dev libssl-dev
   nlohmann-json3-dev)
 optional_packages=(libgloo-dev                # worker_lib's backend gloo
+  libucx-dev                                  # worker_lib's backend ucx
   libpmix-dev)                                # for rendezvous under Open MPI 5 and prterun
 test_packages=(catch2 python3 python3-pip      # pip installs the wheel
   iproute2                                    # network namespaces for nodes

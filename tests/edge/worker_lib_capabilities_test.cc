@@ -13,6 +13,7 @@
 #include "tests/support/gpu_memory.h"
 #include "tests/support/places.h"
 #include "tests/support/ranks.h"
+#include "worker_lib/ucx/ucx_mesh.h"
 
 namespace drun {
 namespace {
@@ -215,10 +216,11 @@ void compare(const Table& table, std::size_t backend, const Say& say) {
 TEST_CASE("the README's table matches what the backends can do") {
   const Table table = read_table();
   REQUIRE(table.backends ==
-          std::vector<std::string>{"gloo", "tcp", "shm", "shm+tcp", "mpi", "nccl"});
+          std::vector<std::string>{"gloo", "tcp", "ucx", "shm", "shm+tcp", "mpi", "nccl"});
   REQUIRE(table.rows.size() >= 13);
   const StoreProcess store;
-  const std::size_t backend = GENERATE(0u, 1u, 2u, 3u, 5u);  // mpi is tested under mpirun
+  const std::size_t backend = GENERATE(0u, 1u, 2u, 3u, 4u, 6u);  // mpi is tested under mpirun
+  if (table.backends[backend] == "ucx" && !worker::has_ucx()) return;
   for (const auto& end : run_ranks({.size = 2, .port = store.port()},
                                    [&](int, const Say& say) { compare(table, backend, say); })) {
     CHECK(end.said == "");

@@ -20,6 +20,7 @@
 #include "tests/support/in_rank.h"
 #include "tests/support/machine.h"
 #include "tests/support/ranks.h"
+#include "worker_lib/ucx/ucx_mesh.h"
 
 namespace drun {
 namespace {
@@ -325,7 +326,9 @@ TEST_CASE("a forked child is refused the use of its parent's group, which remain
 TEST_CASE("a backend is chosen by name, and the error about an unknown one lists the known ones") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int, const Say& say) {
-    for (const char* name : {"gloo", "shm", "cpu:gloo", "shm+gloo", "tcp", "shm+tcp"}) {
+    std::vector<std::string> names{"gloo", "shm", "cpu:gloo", "shm+gloo", "tcp", "shm+tcp"};
+    if (worker::has_ucx()) names.insert(names.end(), {"ucx", "shm+ucx"});
+    for (const std::string& name : names) {
       ProcessGroup group = ProcessGroup::connect(over(name));
       say(group.backend());
       group.barrier();

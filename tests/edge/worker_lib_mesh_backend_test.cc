@@ -29,7 +29,7 @@ int message(Transfer& transfer) { return transfer.finish(in(seconds(20))); }
 
 TEST_CASE("every collective is exact over each transport, small and large") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const bool is_debug = GENERATE(false, true);
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = connect(transport, context_of(rank, 3, is_debug));
@@ -57,7 +57,7 @@ TEST_CASE("every collective is exact over each transport, small and large") {
 
 TEST_CASE("random programs of collectives over each transport match a sequential model") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const unsigned seed = GENERATE(1u, 2u);
   const int size = seed == 1 ? 2 : 4;
   check_exited(run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say&) {
@@ -75,7 +75,7 @@ TEST_CASE("random programs of collectives over each transport match a sequential
 TEST_CASE(
     "messages of one pair and tag arrive in order, of any length and completed in any order") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = connect(transport, context_of(rank, 2));
     std::vector<std::vector<std::int32_t>> data;
@@ -110,7 +110,7 @@ TEST_CASE(
 TEST_CASE(
     "a message received from any rank names its sender, also among receives from a given rank") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = connect(transport, context_of(rank, 4));
     constexpr int kEach = 10;
@@ -145,7 +145,7 @@ TEST_CASE(
 
 TEST_CASE("more short messages than are buffered arrive in order when received from any rank") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = connect(transport, context_of(rank, 2));
     std::vector<std::unique_ptr<Transfer>> transfers;
@@ -167,7 +167,7 @@ TEST_CASE("more short messages than are buffered arrive in order when received f
 
 TEST_CASE("a message of another size or type is an error on the receiver that names both") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const bool is_size = GENERATE(true, false);
   const std::size_t count = GENERATE(10u, 10'000u);
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
@@ -192,7 +192,7 @@ TEST_CASE("a message of another size or type is an error on the receiver that na
 
 TEST_CASE("different calls never match: they end at their deadline, and no process dies") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const int difference = GENERATE(range(0, 4));
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 2));
@@ -224,7 +224,7 @@ TEST_CASE("different calls never match: they end at their deadline, and no proce
 
 TEST_CASE("with DRUN_DEBUG every rank reports different calls at once") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const int other = GENERATE(0, 2);
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 3, true));
@@ -245,7 +245,7 @@ TEST_CASE("with DRUN_DEBUG every rank reports different calls at once") {
 
 TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see it") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 2));
     std::vector<float> mine(16 << 20);  // takes far longer than the time until the abort
@@ -291,7 +291,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
 
 TEST_CASE("a rank that is killed during any operation is named by the ranks that wait for it") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const int work = GENERATE(range(0, 4));
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 3));
@@ -329,7 +329,7 @@ TEST_CASE("a rank that is killed during any operation is named by the ranks that
 TEST_CASE(
     "tell_lost makes receives return that rank's last messages, then fail before their deadline") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");
+  const std::string transport = GENERATE(from_range(transports()));
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 3));
     std::vector<int> data(1, rank);

@@ -32,6 +32,12 @@ std::unique_ptr<Backend> connect_nodes(const std::string& transport, int rank,
   return worker::connect_by_node(context, is_shared ? worker::connect_shm : across, across);
 }
 
+std::vector<std::string> over_nodes() {
+  std::vector<std::string> names = transports();
+  for (const std::string& name : transports()) names.push_back("shm+" + name);
+  return names;
+}
+
 // Returns the other rank of a message that may be done already, which is `peer` then.
 int finish(const std::unique_ptr<Transfer>& message, int peer) {
   return message ? message->finish(in(seconds(40))) : peer;
@@ -55,7 +61,7 @@ int sockets_with_peer() {
 TEST_CASE(
     "collectives over two nodes of two ranks match a model, and messages work between the nodes") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp", "shm+gloo", "shm+tcp");
+  const std::string transport = GENERATE(from_range(over_nodes()));
   const bool is_debug = GENERATE(false, true);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = connect_nodes(transport, rank, is_debug);
@@ -151,7 +157,8 @@ TEST_CASE("receives from any rank get each message once, from the own node and f
 
 TEST_CASE("a dead rank is reported to the other node when the ranks that detect it abort") {
   const StoreProcess store;
-  const std::string transport = GENERATE("gloo", "tcp");  // shm relies on the group to detect ends
+  const std::string transport =
+      GENERATE(from_range(transports()));  // shm relies on the group to detect ends
   const int victim = GENERATE(0, 3);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect_nodes(transport, rank);

@@ -13,6 +13,7 @@
 #include "tests/support/ranks.h"
 #include "worker_lib/gloo/gloo_backend.h"
 #include "worker_lib/tcp/tcp_mesh.h"
+#include "worker_lib/ucx/ucx_mesh.h"
 
 namespace drun::test {
 
@@ -34,9 +35,15 @@ inline BackendContext context_of(int rank, int size, bool is_debug = false) {
   return context;
 }
 
-// `transport`: "gloo" or "tcp".
+// The transports of this build.
+inline std::vector<std::string> transports() {
+  if (worker::has_ucx()) return {"gloo", "tcp", "ucx"};
+  return {"gloo", "tcp"};
+}
+
 inline std::unique_ptr<Backend> connect(const std::string& transport,
                                         const BackendContext& context) {
+  if (transport == "ucx") return worker::connect_ucx(context);
   return transport == "tcp" ? worker::connect_tcp(context) : worker::connect_gloo(context);
 }
 

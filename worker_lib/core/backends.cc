@@ -12,6 +12,7 @@
 #include "worker_lib/node/node_backend.h"
 #include "worker_lib/shm/shm_backend.h"
 #include "worker_lib/tcp/tcp_mesh.h"
+#include "worker_lib/ucx/ucx_mesh.h"
 
 namespace drun {
 namespace worker {
@@ -19,8 +20,11 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, BackendFactory, std::less<>> factories{
-      {"gloo", connect_gloo}, {"nccl", connect_nccl}, {"shm", connect_shm}, {"tcp", connect_tcp}};
+  std::map<std::string, BackendFactory, std::less<>> factories{{"gloo", connect_gloo},
+                                                               {"nccl", connect_nccl},
+                                                               {"shm", connect_shm},
+                                                               {"tcp", connect_tcp},
+                                                               {"ucx", connect_ucx}};
   bool has_our_nccl = true;
 };
 
@@ -68,7 +72,7 @@ std::unique_ptr<Backend> connect_named(const std::string& name, const BackendCon
   const std::size_t plus = name.find('+');
   if (plus == std::string::npos) {
     const BackendFactory factory = need_factory(name);
-    if (context.size == 1 && (name == "gloo" || name == "shm" || name == "tcp")) {
+    if (context.size == 1 && (name == "gloo" || name == "shm" || name == "tcp" || name == "ucx")) {
       return std::make_unique<SoloBackend>();
     }
     return factory(context);
@@ -119,7 +123,7 @@ std::vector<std::string> backend_names() {
 
 bool needs_network(const std::string& name, bool is_one_node) {
   if (name.find('+') != std::string::npos) return !is_one_node;
-  return name == "gloo" || name == "tcp";
+  return name == "gloo" || name == "tcp" || name == "ucx";
 }
 
 std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice,

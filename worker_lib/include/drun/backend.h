@@ -2,7 +2,7 @@
 // registry.
 //
 // A ProcessGroup checks arguments, orders calls, and handles deadlines and the first failure; a
-// backend only moves bytes. drun includes tcp, shm, gloo, nccl and mpi. To add one, derive a
+// backend only moves bytes. drun includes tcp, ucx, shm, gloo, nccl and mpi. To add one, derive a
 // class from Backend and register it before init_process_group():
 //
 //     drun::register_backend("mine", [](const drun::BackendContext& context) {

@@ -55,8 +55,8 @@
 namespace drun {
 
 struct InitOptions {
-  // A name ("tcp", "shm", "gloo", "nccl", "mpi", or a registered one), or two: "shm+tcp" is shared
-  // memory within a node and TCP between nodes; "shm+gloo" is shared memory and Gloo. Or, as in
+  // A name ("tcp", "ucx", "shm", "gloo", "nccl", "mpi", or a registered one), or two: "shm+tcp" is
+  // shared memory within a node and TCP between nodes, "shm+ucx" UCX between nodes. Or, as in
   // torch, by memory: "cpu:name", "cuda:name", "cpu:name,cuda:name". If NCCL is combined with
   // another backend, it is loaded when an operation first gets GPU memory; otherwise by init.
   std::string backend = "cpu:shm+tcp,cuda:nccl";

@@ -156,7 +156,8 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->capture_default_str();
   const CLI::Option* const backend =
       app.add_option("--backend", options.backend,
-                     "shm, tcp, gloo, shm+tcp, shm+gloo, nccl, or cpu:shm+tcp,cuda:nccl; with "
+                     "shm, tcp, ucx, gloo, shm+tcp, shm+ucx, shm+gloo, nccl, or "
+                     "cpu:shm+tcp,cuda:nccl; with "
                      "--device cuda nccl")
           ->capture_default_str();
   std::string device;

@@ -1,0 +1,634 @@
+#include "worker_lib/ucx/ucx_mesh.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/base/unique_fd.h"
+#include "worker_lib/base/deadline.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/mesh/mesh_backend.h"
+#include "worker_lib/shm/cores.h"
+#include "worker_lib/tcp/tcp_mesh.h"
+#include "worker_lib/ucx/ucx_library.h"
+
+namespace drun::worker {
+namespace ucx {
+
+using Kind = WorkerError::Kind;
+using Microseconds = std::chrono::microseconds;
+
+constexpr unsigned kMessage = 1;  // the number of drun's active messages
+// How long a waiting thread polls before it sleeps.
+constexpr Microseconds kPollTime{250};
+// Of one rank without a receive, and those that wait for earlier ones.
+constexpr std::size_t kMostKept = 1 << 16;
+// What an ended rank had sent before arrives within this time.
+constexpr std::chrono::milliseconds kLastWords{500};
+// For everything that was sent to leave this host, and for UCX to stop what has not.
+constexpr std::chrono::milliseconds kFlushTime{1000};
+constexpr std::chrono::milliseconds kStopTime{100};
+
+// Before the data of each message. Both hosts have the same byte order.
+struct Header {
+  std::uint64_t slot = 0;
+  std::uint64_t number = 0;  // of this message among those to this rank, from 0
+  std::uint64_t from = 0;
+};
+
+// Is at its place until it is done or given up.
+struct Send {
+  int to = 0;
+  Header header{};
+  bool is_done = false;
+  ucs_status_t status = UCS_OK;
+};
+
+struct Receive {
+  std::optional<int> from{};  // absent: from any
+  std::uint64_t slot = 0;
+  char* data = nullptr;
+  std::size_t room_bytes = 0;
+  ClaimSide claim{};
+  std::uint64_t order = 0;
+  // Set once it is matched with a message:
+  std::optional<int> sender{};
+  bool is_read = false;  // UCX writes to the data
+  bool is_done = false;
+  ucs_status_t status = UCS_OK;
+  std::string misfit{};  // why the message does not fit; empty: it fits
+};
+
+// A message that has arrived before its receive, or before an earlier message.
+struct Arrival {
+  int from = 0;
+  std::uint64_t slot = 0;
+  std::size_t size_bytes = 0;
+  std::uint64_t order = 0;
+  std::vector<char> data{};
+  void* announced = nullptr;  // UCX's descriptor of data that must be read from the sender
+};
+
+// Every rank's text, which rank 0 collects: each of the others needs a single value.
+static std::vector<std::string> all_addresses(const BackendContext& context,
+                                              const std::string& own) {
+  const auto key_of = [](int rank) { return "ucx/" + std::to_string(rank); };
+  const auto text_of = [](const std::string& text) {
+    return std::to_string(text.size()) + ":" + text;
+  };
+  std::string all = text_of(own);
+  if (context.rank != 0) {
+    context.store->set(key_of(context.rank), own, left_until(context.deadline));
+    all = context.store->get("ucx/all", left_until(context.deadline));
+  } else {
+    for (int rank = 1; rank < context.size; ++rank)
+      all += text_of(context.store->get(key_of(rank), left_until(context.deadline)));
+    context.store->set("ucx/all", all, left_until(context.deadline));
+  }
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t colon = std::min(all.find(':', at), all.size());
+    const std::string digits = all.substr(at, colon - at);
+    const bool is_number = !digits.empty() && digits.size() < 7 &&
+                           digits.find_first_not_of("0123456789") == std::string::npos;
+    const std::size_t bytes = is_number ? std::stoul(digits) : 0;
+    if (!is_number || bytes > all.size() - std::min(colon + 1, all.size())) break;
+    texts.push_back(all.substr(colon + 1, bytes));
+    at = colon + 1 + bytes;
+  }
+  if (texts.size() == static_cast<std::size_t>(context.size)) return texts;
+  throw BackendFailure(Kind::System, std::nullopt,
+                       "the store's value ucx/all is not the addresses of " +
+                           std::to_string(context.size) + " ranks");
+}
+
+// The messages of one rank.
+//
+// Owner:   keeps pointers to Sends and Receives from start() until they are done or given up.
+// Locks:   one mutex protects everything, UCX's worker too. A thread that sleeps has released it.
+class Engine {
+ public:
+  explicit Engine(const BackendContext& context)
+      : rank_(context.rank),
+        context_(context_of_process()),
+        bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        peers_(static_cast<std::size_t>(context.size)) {
+    if (!bell_) throw BackendFailure(Kind::System, std::nullopt, "UCX: no descriptor is left");
+    const int node = context.node_of[static_cast<std::size_t>(rank_)];
+    const auto neighbors = std::count(context.node_of.begin(), context.node_of.end(), node);
+    has_core_ = neighbors <= shm::usable_cores(shm::online_cores());
+    make_worker();
+    const std::vector<std::string> addresses = all_addresses(context, own_address());
+    for (std::size_t rank = 0; rank < peers_.size(); ++rank) peers_[rank].address = addresses[rank];
+  }
+  ~Engine() {
+    const std::lock_guard lock(mutex_);
+    shut(kFlushTime, 0);
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+
+  void start(Send& send, const void* data, std::size_t size_bytes) {
+    const std::lock_guard lock(mutex_);
+    check_alive();
+    Peer& to = connected(send.to);
+    send.header.number = to.next_out++;
+    send.header.from = static_cast<std::uint64_t>(rank_);
+    ucp_request_param_t how{};
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    how.cb.send = [](void* request, ucs_status_t status, void* self) {
+      end(*static_cast<Send*>(self), request, status);
+    };
+    how.user_data = &send;
+    end_if_done(send, ucx_.ucp_am_send_nbx(to.endpoint, kMessage, &send.header, sizeof send.header,
+                                           data, size_bytes, &how));
+    if (is_asleep_) ring();  // that thread makes progress for it
+  }
+
+  void start(Receive& receive) {
+    const std::lock_guard lock(mutex_);
+    check_alive();
+    if (receive.from) connected(*receive.from);
+    if (const std::shared_ptr<Arrival> arrival = matcher_.post(&receive)) {
+      give(receive, *arrival);
+      read_announced();
+    }
+  }
+
+  void wait(const Send& send, Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    if (drive(
+            lock, [&] { return is_over(send); }, deadline))
+      return;
+    throw lateness(send.to);
+  }
+  int wait(const Receive& receive, Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    if (drive(
+            lock, [&] { return is_over(receive); }, deadline))
+      return *receive.sender;
+    throw lateness(receive.sender ? receive.sender : receive.from);
+  }
+  template <typename Each>
+  bool would_end(const Each& each) {
+    const std::lock_guard lock(mutex_);
+    try {
+      move();
+      return is_over(each);
+    } catch (const BackendFailure&) {
+      return true;
+    }
+  }
+
+  void give_up(const Send& send) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!send.is_done) shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
+  }
+  void give_up(Receive& receive) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (receive.is_done) return;
+    std::erase_if(to_read_, [&](const ToRead& each) { return each.receive == &receive; });
+    if (!receive.sender) return matcher_.withdraw(&receive);
+    if (receive.is_read) shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
+  }
+  void abort() noexcept {
+    const std::lock_guard lock(mutex_);
+    shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
+  }
+  void tell_lost(int rank) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (rank < 0 || rank >= size()) return;
+    lose(peers_[static_cast<std::size_t>(rank)], "");
+    peers_[static_cast<std::size_t>(rank)].has_ended = true;
+    wake_all();
+  }
+
+ private:
+  struct Peer {
+    std::string address{};
+    ucp_ep_h endpoint = nullptr;  // null: not connected yet
+    std::uint64_t next_out = 0;   // number of the next message
+    std::uint64_t next_in = 0;
+    std::map<std::uint64_t, std::shared_ptr<Arrival>> early{};  // by number
+    std::optional<Deadline> over_at{};  // set: sends nothing more after that
+    std::string why{};
+    bool has_ended = false;  // tell_lost() has named it
+  };
+
+  // Making and ending.
+  void make_worker() {
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+    check(ucx_.ucp_worker_create(context_.get(), &params, &worker_), "start");
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = kMessage;
+    handler.arg = this;
+    handler.cb = [](void* self, const void* header, std::size_t header_bytes, void* data,
+                    std::size_t bytes, const ucp_am_recv_param_t* how) {
+      return static_cast<Engine*>(self)->take(header, header_bytes, data, bytes, how->recv_attr);
+    };
+    check(ucx_.ucp_worker_set_am_recv_handler(worker_, &handler), "receive messages");
+    check(ucx_.ucp_worker_get_efd(worker_, &events_), "wait for messages");
+  }
+  std::string own_address() {
+    ucp_address_t* address = nullptr;
+    std::size_t bytes = 0;
+    check(ucx_.ucp_worker_get_address(worker_, &address, &bytes), "find its addresses");
+    const std::string text(reinterpret_cast<const char*>(address), bytes);
+    ucx_.ucp_worker_release_address(worker_, address);
+    return text;
+  }
+  Peer& connected(int rank) {
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (peer.endpoint != nullptr) return peer;
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb = [](void* lost, ucp_ep_h, ucs_status_t status) {
+      lose(*static_cast<Peer*>(lost), Library::get().ucs_status_string(status));
+    };
+    params.err_handler.arg = &peer;
+    check(ucx_.ucp_ep_create(worker_, &params, &peer.endpoint), "connect a rank");
+    return peer;
+  }
+  // Ends all connections; nothing is read or written afterwards. `how`: UCP_EP_CLOSE_FLAG_FORCE
+  // does not wait until everything is sent.
+  void shut(std::chrono::milliseconds most, unsigned how) noexcept {
+    if (worker_ == nullptr) return;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = how;
+    for (void* announced : announced_) ucx_.ucp_am_data_release(worker_, announced);
+    announced_.clear();
+    std::vector<void*> closing;
+    for (Peer& peer : peers_) {
+      if (peer.endpoint == nullptr) continue;
+      if (peer.over_at) params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+      void* const request = ucx_.ucp_ep_close_nbx(std::exchange(peer.endpoint, nullptr), &params);
+      params.flags = how;
+      if (UCS_PTR_IS_PTR(request)) closing.push_back(request);
+    }
+    const Deadline until = deadline_in(most);
+    while (!closing.empty()) {
+      ucx_.ucp_worker_progress(worker_);
+      const bool is_late = Deadline::clock::now() >= until;
+      std::erase_if(closing, [&](void* request) {
+        if (!is_late && ucx_.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+        ucx_.ucp_request_free(request);
+        return true;
+      });
+    }
+    ucx_.ucp_worker_destroy(std::exchange(worker_, nullptr));
+    wake_all();
+  }
+
+  // Out.
+  static void end(Send& send, void* request, ucs_status_t status) {
+    send.status = status;
+    send.is_done = true;
+    if (request != nullptr) Library::get().ucp_request_free(request);
+  }
+  static void end(Receive& receive, void* request, ucs_status_t status) {
+    receive.status = status;
+    receive.is_done = true;
+    receive.is_read = false;
+    if (request != nullptr) Library::get().ucp_request_free(request);
+  }
+  template <typename Each>
+  static void end_if_done(Each& each, void* request) {
+    if (request == nullptr) return end(each, nullptr, UCS_OK);
+    if (UCS_PTR_IS_ERR(request)) end(each, nullptr, UCS_PTR_STATUS(request));
+  }
+
+  // In. UCX calls take() while it makes progress. UCS_INPROGRESS keeps the descriptor of announced
+  // data.
+  ucs_status_t take(const void* bytes, std::size_t header_bytes, void* data, std::size_t size_bytes,
+                    std::uint64_t attributes) noexcept {
+    Header header;
+    if (header_bytes != sizeof header) return is_broken("a message without drun's header");
+    std::memcpy(&header, bytes, sizeof header);
+    if (header.from >= peers_.size()) return is_broken("a message from an unknown rank");
+    Peer& from = peers_[header.from];
+    const bool is_announced = (attributes & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    try {
+      if (header.number == from.next_in && !is_announced) {
+        if (take_now(header, static_cast<const char*>(data), size_bytes)) return UCS_OK;
+      }
+      const auto arrival = std::make_shared<Arrival>();
+      arrival->from = static_cast<int>(header.from);
+      arrival->slot = header.slot;
+      arrival->size_bytes = size_bytes;
+      if (is_announced) {
+        arrival->announced = data;
+        announced_.insert(data);
+      } else if (size_bytes > 0) {
+        arrival->data.assign(static_cast<char*>(data), static_cast<char*>(data) + size_bytes);
+      }
+      if (header.number < from.next_in || from.early.size() >= kMostKept ||
+          !from.early.emplace(header.number, arrival).second) {
+        is_broken("a message out of order");
+      }
+      take_early(from);
+    } catch (const std::exception& error) {
+      is_broken(error.what());
+    }
+    return is_announced ? UCS_INPROGRESS : UCS_OK;
+  }
+  // The usual case: the next message, with its data, whose receive is waiting.
+  bool take_now(const Header& header, const char* data, std::size_t size_bytes) {
+    Receive* const receive = matcher_.meet(static_cast<int>(header.from), header.slot);
+    if (receive == nullptr) return false;
+    Peer& from = peers_[header.from];
+    ++from.next_in;
+    if (accept(*receive, static_cast<int>(header.from), size_bytes)) {
+      if (size_bytes > 0) std::memcpy(receive->data, data, size_bytes);
+      receive->is_done = true;
+    }
+    take_early(from);
+    return true;
+  }
+  void take_early(Peer& from) {
+    for (auto next = from.early.find(from.next_in); next != from.early.end();
+         next = from.early.find(from.next_in)) {
+      const std::shared_ptr<Arrival> arrival = next->second;
+      from.early.erase(next);
+      ++from.next_in;
+      if (Receive* const receive = matcher_.meet(arrival->from, arrival->slot)) {
+        give(*receive, *arrival);
+      } else if (!matcher_.keep(arrival)) {
+        is_broken("more than " + std::to_string(kMostKept) + " messages without a receive");
+      }
+    }
+  }
+  bool accept(Receive& receive, int from, std::size_t size_bytes) const {
+    receive.sender = from;
+    if (size_bytes <= receive.room_bytes) return true;
+    receive.misfit = "rank " + std::to_string(from) + " sends " + std::to_string(size_bytes) +
+                     " bytes, this rank has room for " + std::to_string(receive.room_bytes);
+    return false;
+  }
+  void give(Receive& receive, const Arrival& arrival) {
+    if (!accept(receive, arrival.from, arrival.size_bytes)) return;
+    if (arrival.announced != nullptr) {
+      to_read_.push_back({&receive, arrival.announced, arrival.size_bytes});
+      return;
+    }
+    if (!arrival.data.empty()) std::memcpy(receive.data, arrival.data.data(), arrival.data.size());
+    receive.is_done = true;
+  }
+  // Not inside take(): UCX holds the descriptor until that has returned.
+  void read_announced() {
+    for (const ToRead& each : std::exchange(to_read_, {})) {
+      ucp_request_param_t how{};
+      how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+      how.cb.recv_am = [](void* request, ucs_status_t status, std::size_t, void* self) {
+        end(*static_cast<Receive*>(self), request, status);
+      };
+      how.user_data = each.receive;
+      each.receive->is_read = true;
+      announced_.erase(each.descriptor);
+      end_if_done(*each.receive,
+                  ucx_.ucp_am_recv_data_nbx(worker_, each.descriptor, each.receive->data,
+                                            each.size_bytes, &how));
+    }
+  }
+  ucs_status_t is_broken(const std::string& why) {
+    if (!failure_) failure_ = BackendFailure(Kind::System, std::nullopt, "UCX delivered " + why);
+    return UCS_OK;
+  }
+
+  // Waiting.
+  void move() {
+    if (worker_ == nullptr) return;
+    bool has_moved = false;
+    for (int i = 0; i < kMostSteps && ucx_.ucp_worker_progress(worker_) != 0; ++i) has_moved = true;
+    read_announced();
+    if (has_moved && (is_asleep_ || waiting_ > 0)) wake_all();
+  }
+  template <typename IsOver>
+  bool drive(std::unique_lock<std::mutex>& lock, IsOver&& is_over, Deadline deadline) {
+    const Deadline began = Deadline::clock::now();
+    while (true) {
+      move();
+      if (is_over()) return true;
+      const Deadline now = Deadline::clock::now();
+      if (now >= deadline) return false;
+      if (now - began < kPollTime) {
+        lock.unlock();
+        if (!has_core_) sched_yield();
+        lock.lock();
+      } else {
+        sleep(lock, deadline);
+      }
+    }
+  }
+  // Until UCX has something to do, another thread rings, or the time is over.
+  void sleep(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+    Deadline until = std::min(deadline, Deadline::clock::now() + std::chrono::seconds(60));
+    for (const Peer& peer : peers_) {
+      if (peer.over_at && *peer.over_at > Deadline::clock::now())
+        until = std::min(until, *peer.over_at);
+    }
+    if (is_asleep_) {
+      ++waiting_;
+      changed_.wait_until(lock, until);
+      --waiting_;
+      return;
+    }
+    if (ucx_.ucp_worker_arm(worker_) != UCS_OK) return;  // something has come meanwhile
+    is_asleep_ = true;
+    lock.unlock();
+    pollfd descriptors[] = {{.fd = events_, .events = POLLIN, .revents = 0},
+                            {.fd = bell_.get(), .events = POLLIN, .revents = 0}};
+    poll(descriptors, 2, static_cast<int>(left_until(until).count()));
+    std::uint64_t rings = 0;
+    static_cast<void>(read(bell_.get(), &rings, sizeof rings) < 0);
+    lock.lock();
+    is_asleep_ = false;
+    changed_.notify_all();  // one of them sleeps in poll() now
+  }
+  void ring() const noexcept {
+    const std::uint64_t one = 1;
+    static_cast<void>(write(bell_.get(), &one, sizeof one) < 0);
+  }
+  void wake_all() noexcept {
+    if (is_asleep_) ring();
+    changed_.notify_all();
+  }
+
+  bool is_over(const Send& send) const {
+    if (send.is_done && send.status == UCS_OK) return true;
+    check_alive();
+    if (send.is_done) throw loss(send.to, ucx_.ucs_status_string(send.status));
+    if (is_silent(send.to)) throw loss(send.to);
+    return false;
+  }
+  bool is_over(const Receive& receive) const {
+    if (receive.is_done && receive.status == UCS_OK) return true;
+    if (!receive.misfit.empty())
+      throw BackendFailure(Kind::Mismatch, receive.sender, receive.misfit);
+    check_alive();
+    const std::optional<int> peer = receive.sender ? receive.sender : receive.from;
+    if (receive.is_done) throw loss(*peer, ucx_.ucs_status_string(receive.status));
+    if (peer && is_silent(*peer)) throw loss(*peer);
+    if (peer) return false;
+    for (int rank = 0; rank < size(); ++rank)
+      if (rank != rank_ && !is_silent(rank)) return false;
+    throw loss(rank_ == 0 ? size() - 1 : 0);
+  }
+  void check_alive() const {
+    if (failure_) throw *failure_;
+    if (worker_ != nullptr) return;
+    throw BackendFailure(Kind::Broken, std::nullopt, "another operation of this rank has failed");
+  }
+  bool is_silent(int rank) const {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    return peer.over_at && Deadline::clock::now() >= *peer.over_at;
+  }
+  static void lose(Peer& peer, const char* why) {
+    if (peer.over_at) return;
+    peer.over_at = deadline_in(kLastWords);
+    peer.why = why;
+  }
+  BackendFailure loss(int rank, const std::string& why = {}) const {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    const std::string name = "rank " + std::to_string(rank);
+    if (peer.has_ended)
+      return {Kind::PeerLost, rank, name + " ended before it had done its part", true};
+    return {Kind::PeerLost, rank,
+            "lost the connection to " + name + ": " + (why.empty() ? peer.why : why)};
+  }
+  static BackendFailure lateness(std::optional<int> rank) {
+    const std::string who = rank ? "rank " + std::to_string(*rank) : "the others";
+    return {Kind::Timeout, rank,
+            who + " did not do " + (rank ? "its" : "their") +
+                " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else"};
+  }
+
+  struct ToRead {
+    Receive* receive = nullptr;
+    void* descriptor = nullptr;
+    std::size_t size_bytes = 0;
+  };
+  // So that a stream of messages does not keep others from the lock.
+  static constexpr int kMostSteps = 64;
+
+  const Library& ucx_ = Library::get();
+  const int rank_;
+  const std::shared_ptr<ucp_context> context_;
+  const UniqueFd bell_;
+  bool has_core_ = false;  // the ranks of this node have a core each
+
+  std::mutex mutex_;  // of all that follows
+  std::condition_variable changed_;
+  ucp_worker_h worker_ = nullptr;  // null: ended
+  int events_ = -1;                // the worker's descriptor
+  bool is_asleep_ = false;         // a thread is in poll()
+  int waiting_ = 0;                // further ones
+  std::vector<Peer> peers_;        // by rank
+  Matcher<Receive*, std::shared_ptr<Arrival>> matcher_{kMostKept};
+  std::unordered_set<void*> announced_;  // UCX's descriptors that this mesh holds
+  std::vector<ToRead> to_read_;
+  std::optional<BackendFailure> failure_;  // found while working for all messages
+};
+
+}  // namespace ucx
+
+class UcxMesh::Sending final : public Message {
+ public:
+  Sending(ucx::Engine& engine, int to, Slot slot, const void* data, std::size_t size_bytes)
+      : engine_(engine), send_{.to = to, .header = {.slot = slot}} {
+    engine_.start(send_, data, size_bytes);
+  }
+  Sending(const Sending&) = delete;
+  Sending& operator=(const Sending&) = delete;
+  ~Sending() override { engine_.give_up(send_); }
+  int wait(Deadline deadline) override {
+    engine_.wait(send_, deadline);
+    return send_.to;
+  }
+  std::optional<bool> is_done() override { return engine_.would_end(send_); }
+
+ private:
+  ucx::Engine& engine_;
+  ucx::Send send_;
+};
+
+class UcxMesh::Receiving final : public Message {
+ public:
+  Receiving(ucx::Engine& engine, std::optional<int> from, Slot slot, void* data,
+            std::size_t room_bytes, ClaimSide claim = {})
+      : engine_(engine),
+        receive_{.from = from,
+                 .slot = slot,
+                 .data = static_cast<char*>(data),
+                 .room_bytes = room_bytes,
+                 .claim = claim} {
+    engine_.start(receive_);
+  }
+  Receiving(const Receiving&) = delete;
+  Receiving& operator=(const Receiving&) = delete;
+  ~Receiving() override { engine_.give_up(receive_); }
+  int wait(Deadline deadline) override { return engine_.wait(receive_, deadline); }
+  std::optional<bool> is_done() override { return engine_.would_end(receive_); }
+
+ private:
+  ucx::Engine& engine_;
+  ucx::Receive receive_;
+};
+
+UcxMesh::UcxMesh(const BackendContext& context) : engine_(std::make_unique<ucx::Engine>(context)) {
+  if (context.is_lookout) lookout_ = std::make_unique<TcpMesh>(context);
+}
+UcxMesh::~UcxMesh() = default;
+
+int UcxMesh::rank() const { return engine_->rank(); }
+int UcxMesh::size() const { return engine_->size(); }
+
+Mesh::Started UcxMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
+  return std::make_unique<Sending>(*engine_, to, slot, data, size_bytes);
+}
+Mesh::Started UcxMesh::recv(int from, Slot slot, void* data, std::size_t size_bytes) {
+  return std::make_unique<Receiving>(*engine_, from, slot, data, size_bytes);
+}
+Mesh::Started UcxMesh::recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) {
+  return std::make_unique<Receiving>(*engine_, std::nullopt, slot, data, size_bytes, claim);
+}
+
+void UcxMesh::abort() noexcept {
+  engine_->abort();
+  if (lookout_) lookout_->abort();
+}
+std::vector<Lifeline> UcxMesh::lifelines() const {
+  return lookout_ ? lookout_->lifelines() : std::vector<Lifeline>();
+}
+void UcxMesh::tell_lost(int rank) noexcept { engine_->tell_lost(rank); }
+
+bool has_ucx() { return true; }
+
+std::unique_ptr<Backend> connect_ucx(const BackendContext& context) {
+  return make_mesh_backend(std::make_unique<UcxMesh>(context), context.is_debug);
+}
+
+}  // namespace drun::worker
