@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -34,6 +35,9 @@ using Microseconds = std::chrono::microseconds;
 constexpr unsigned kMessage = 1;  // the number of drun's active messages
 // How long a waiting thread polls before it sleeps.
 constexpr Microseconds kPollTime{250};
+// UCX's own thread can put off an event to the next progress, without a sign to a thread that
+// sleeps.
+constexpr std::chrono::milliseconds kMostSleep{10};
 // Of one rank without a receive, and those that wait for earlier ones.
 constexpr std::size_t kMostKept = 1 << 16;
 // What an ended rank had sent before arrives within this time.
@@ -419,33 +423,45 @@ class Engine {
   }
 
   // Waiting.
-  void move() {
-    if (worker_ == nullptr) return;
+  bool move() {
+    if (worker_ == nullptr) return false;
     bool has_moved = false;
     for (int i = 0; i < kMostSteps && ucx_.ucp_worker_progress(worker_) != 0; ++i) has_moved = true;
     read_announced();
     if (has_moved && (is_asleep_ || waiting_ > 0)) wake_all();
+    return has_moved;
   }
   template <typename IsOver>
   bool drive(std::unique_lock<std::mutex>& lock, IsOver&& is_over, Deadline deadline) {
     const Deadline began = Deadline::clock::now();
+    bool is_woken = false;  // by UCX
     while (true) {
-      move();
+      const bool has_moved = move();
       if (is_over()) return true;
       const Deadline now = Deadline::clock::now();
       if (now >= deadline) return false;
       if (now - began < kPollTime) {
-        lock.unlock();
-        if (!has_core_) sched_yield();
-        lock.lock();
+        unlocked(lock, [&] {
+          if (!has_core_) sched_yield();
+        });
+      } else if (is_woken && !has_moved) {
+        // UCX's own thread has something to do, and needs a core for it.
+        unlocked(lock, [] { std::this_thread::sleep_for(Microseconds(50)); });
+        is_woken = false;
       } else {
-        sleep(lock, deadline);
+        is_woken = sleep(lock, deadline);
       }
     }
   }
-  // Until UCX has something to do, another thread rings, or the time is over.
-  void sleep(std::unique_lock<std::mutex>& lock, Deadline deadline) {
-    Deadline until = std::min(deadline, Deadline::clock::now() + std::chrono::seconds(60));
+  template <typename Action>
+  static void unlocked(std::unique_lock<std::mutex>& lock, Action&& action) {
+    lock.unlock();
+    action();
+    lock.lock();
+  }
+  // Until UCX has something to do, another thread rings, or the time is over. True if it is UCX.
+  bool sleep(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+    Deadline until = std::min(deadline, Deadline::clock::now() + kMostSleep);
     for (const Peer& peer : peers_) {
       if (peer.over_at && *peer.over_at > Deadline::clock::now())
         until = std::min(until, *peer.over_at);
@@ -454,19 +470,20 @@ class Engine {
       ++waiting_;
       changed_.wait_until(lock, until);
       --waiting_;
-      return;
+      return false;
     }
-    if (ucx_.ucp_worker_arm(worker_) != UCS_OK) return;  // something has come meanwhile
-    is_asleep_ = true;
-    lock.unlock();
+    if (ucx_.ucp_worker_arm(worker_) != UCS_OK) return true;
     pollfd descriptors[] = {{.fd = events_, .events = POLLIN, .revents = 0},
                             {.fd = bell_.get(), .events = POLLIN, .revents = 0}};
-    poll(descriptors, 2, static_cast<int>(left_until(until).count()));
-    std::uint64_t rings = 0;
-    static_cast<void>(read(bell_.get(), &rings, sizeof rings) < 0);
-    lock.lock();
+    is_asleep_ = true;
+    unlocked(lock, [&] {
+      poll(descriptors, 2, static_cast<int>(left_until(until).count()));
+      std::uint64_t rings = 0;
+      static_cast<void>(read(bell_.get(), &rings, sizeof rings) < 0);
+    });
     is_asleep_ = false;
     changed_.notify_all();  // one of them sleeps in poll() now
+    return descriptors[0].revents != 0;
   }
   void ring() const noexcept {
     const std::uint64_t one = 1;
