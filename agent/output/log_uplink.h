@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agent/output/console.h"
-#include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/server/log_collector.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/protocol/control_message.h"
 

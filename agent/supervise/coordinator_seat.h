@@ -12,7 +12,7 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/coordinator/server.h"
+#include "rendezvous/server/server.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/net/asio.h"
 

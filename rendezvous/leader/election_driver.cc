@@ -1,9 +1,9 @@
 #include "rendezvous/leader/election_driver.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "rendezvous/base/random_instance.h"
-#include "rendezvous/job/join_spec.h"
 #include "rendezvous/protocol/control_wire.h"
 
 namespace drun::rendezvous {
@@ -97,13 +97,19 @@ void SeatLink::fail(const std::string& reason) {
 
 namespace {
 
+// How long a vote lasts: a third of the heartbeat timeout, 200 ms to 5 s.
+std::chrono::milliseconds lease_of(const JoinSpec& spec) {
+  return std::clamp<std::chrono::milliseconds>(
+      spec.heartbeat_timeout / 3, std::chrono::milliseconds(200), std::chrono::seconds(5));
+}
+
 ElectionSpec election_spec(const JoinSpec& spec) {
   return {.run_id = spec.run_id,
           .seats = to_string(spec.seats),
           .seat = static_cast<int>(*spec.seat),
           .seat_count = static_cast<int>(spec.seats.size()),
           .instance = random_instance(),
-          .lease = election_lease(spec)};
+          .lease = lease_of(spec)};
 }
 
 }  // namespace

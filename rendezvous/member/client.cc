@@ -7,7 +7,7 @@
 
 #include "rendezvous/base/random_instance.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/member/coordinator_probe.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/net/connector.h"
 #include "rendezvous/net/deadline_timer.h"

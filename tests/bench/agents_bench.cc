@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rendezvous/coordinator/server.h"
+#include "rendezvous/server/server.h"
 #include "rendezvous/member/client.h"
 
 namespace drun {

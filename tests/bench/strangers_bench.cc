@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/coordinator/server.h"
+#include "rendezvous/server/server.h"
 #include "rendezvous/member/client.h"
 
 namespace drun {

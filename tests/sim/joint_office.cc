@@ -1,4 +1,4 @@
-// The simulated server of a seat. Follows coordinator/server.cc step by step.
+// The simulated server of a seat. Follows server/server.cc step by step.
 #include <utility>
 
 #include "rendezvous/coordinator/membership.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/coordinator/server.h"
+#include "rendezvous/server/server.h"
 #include "rendezvous/member/client.h"
 #include "tests/support/event_loop.h"
 

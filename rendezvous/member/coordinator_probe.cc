@@ -1,4 +1,4 @@
-#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/member/coordinator_probe.h"
 
 #include <utility>
 
