@@ -172,7 +172,7 @@ class ElectionTurn {
     state_.leader = ballot.seat;
     state_.leader_term = ballot.term;
     state_.leader_until = now_ + state_.spec.lease;
-    if (!is_same) actions_.emplace_back(Following{ballot.seat, ballot.term});
+    if (!is_same) actions_.emplace_back(SeatFollowed{ballot.seat, ballot.term});
   }
 
   void become_vacant() {
@@ -376,7 +376,7 @@ class ElectionTurn {
     state_.phase = ElectionPhase::Leading;
     if (!is_leading(state_, now_)) return give_claim_up();  // the votes arrived too late
     state_.wanted_rounds = state_.known_rounds = state_.rounds;
-    actions_.emplace_back(Leading{state_.own_term, state_.rounds});
+    actions_.emplace_back(Leading{state_.own_term, {.rounds = state_.rounds}});
     for_others([this](int, SeatView& seat) { seat.next_ask = now_ + renewal(state_); });
     ask_all(BallotKind::Lead);
   }

@@ -113,35 +113,11 @@ void EtcdElectionDriver::apply(const etcd::WatchLeader& watch) {
   });
 }
 
-void EtcdElectionDriver::apply(const etcd::Leading& leading) {
-  if (listener_ != nullptr) listener_->on_lead(leading.term, leading.record);
-}
-
-void EtcdElectionDriver::apply(const etcd::LeadLost& lost) {
-  if (listener_ != nullptr) listener_->on_lead_lost(lost.reason);
-}
-
-void EtcdElectionDriver::apply(const etcd::Following& following) {
-  if (listener_ != nullptr) listener_->on_following(following.endpoint, following.term);
-}
-
-void EtcdElectionDriver::apply(const etcd::Vacant&) {
-  if (listener_ != nullptr) listener_->on_vacant();
-}
-
-void EtcdElectionDriver::apply(const etcd::RecordKept& kept) {
-  if (listener_ != nullptr) listener_->on_round_known(kept.rounds);
-}
-
-void EtcdElectionDriver::apply(const etcd::Trouble& trouble) {
-  if (listener_ != nullptr) listener_->on_trouble(trouble.reason);
-}
-
 void EtcdElectionDriver::apply(const etcd::Closed&) {
   is_closed_ = true;
   timer_.cancel();
   gateway_.close();
-  if (is_resigning_ && listener_ != nullptr) listener_->on_resigned();
+  if (is_resigning_) apply(Resigned{});
 }
 
 }  // namespace drun::rendezvous

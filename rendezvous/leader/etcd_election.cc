@@ -123,7 +123,7 @@ class CampaignTurn {
   void set_trouble(std::string reason) {
     if (reason == state_.trouble) return;
     state_.trouble = std::move(reason);
-    actions_.emplace_back(Trouble{state_.trouble});
+    actions_.emplace_back(LeaderTrouble{state_.trouble});
   }
 
   Milliseconds random_up_to(Milliseconds most) {
@@ -511,7 +511,7 @@ class CampaignTurn {
     if (!seen.is_done && !is_there) return;
     state_.record = asked.record;
     if (state_.wanted == asked.record) state_.is_stored = true;
-    actions_.emplace_back(RecordKept{asked.record.rounds});
+    actions_.emplace_back(RoundKnown{asked.record.rounds});
   }
 
   void lose(const std::string& reason) {
@@ -532,7 +532,7 @@ class CampaignTurn {
   bool is_in(CampaignPhase phase) const { return state_.phase == phase; }
 
   void log(LogLevel level, std::string text) {
-    actions_.emplace_back(CampaignLog{level, std::move(text)});
+    actions_.emplace_back(ElectionLog{level, std::move(text)});
   }
 
  private:

@@ -59,12 +59,6 @@ ListenSpec listen_spec(const JoinSpec& spec) {
   return listen;
 }
 
-StoreLimits store_limits(const JoinSpec& spec) {
-  StoreLimits limits;
-  limits.memory_bytes = spec.store_memory_bytes;
-  return limits;
-}
-
 constexpr std::size_t kMostVotersForSeat = 4;
 
 }  // namespace
@@ -91,7 +85,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
         spec_(spec),
         pending_(std::min(kMostPendingConnections, descriptor_limit() / 8), spec.heartbeat_timeout),
         log_collector_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
-    if (spec.store_host == StoreHost::Agent) store_.emplace(io, store_limits(spec), log_);
+    if (spec.store_host == StoreHost::Agent)
+      store_.emplace(io, StoreLimits{.memory_bytes = spec.store_memory_bytes}, log_);
   }
 
   Result<void> open(const JoinSpec& spec) {
@@ -211,14 +206,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     error_code ec;
     const std::string origin = origin_of(socket.remote_endpoint(ec).address());
     const Peer peer = ++last_peer_;
-    auto session = tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Accepting) : nullptr;
     const auto connection = std::make_shared<ControlConnection>(
         std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, peer,
-        static_cast<ControlLink::Listener&>(*this), std::move(session));
+        static_cast<ControlLink::Listener&>(*this), tls_);
     connections_.emplace(peer, connection);
-    if (const auto gone = pending_.add(peer, origin, std::chrono::steady_clock::now()))
-      drop_stranger(*gone, "too many have not said hello");
-    arm_pending_timer();
+    await_hello(peer, origin);
     connection->start(first_bytes);
   }
 
@@ -228,8 +220,14 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     ControlLink::Listener& listener = *this;
     LocalLink link = make_local_link(io_, port(), peer, listener, member);
     connections_.emplace(peer, std::move(link.coordinators_end));
-    pending_.add(peer, "this process", std::chrono::steady_clock::now());
+    await_hello(peer, "this process");
     return link.members_end;
+  }
+
+  void await_hello(Peer peer, std::string origin) {
+    if (const auto gone = pending_.add(peer, std::move(origin), std::chrono::steady_clock::now()))
+      drop_stranger(*gone, "too many have not said hello");
+    arm_pending_timer();
   }
 
   void drop_stranger(Peer peer, const std::string& reason) {
@@ -273,7 +271,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void reply(Peer peer, const CoordinatorMessage& message) {
     const auto found = connections_.find(peer);
     if (found == connections_.end()) return;
-    found->second->send(std::make_shared<const std::string>(encode(message)));
+    found->second->send(encode(message));
   }
 
   void hang_up(Peer peer) {
@@ -340,7 +338,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
       found->second->set_frame_limit(kFrameLimitBytes);
       admit(*found->second);
     }
-    found->second->send(std::make_shared<const std::string>(encode(send.message)));
+    found->second->send(encode(send.message));
   }
 
   void apply(const SendAll& send) {
@@ -395,12 +393,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   }
 
   void arm_pending_timer() {
-    const std::optional<Time> wanted = pending_.next_expiry();
-    if (std::exchange(is_pending_timed_, wanted.has_value()) || !wanted) return;
-    pending_timer_.expires_at(*wanted);
-    pending_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
-      if (ec || self->is_stopped_) return;
-      self->is_pending_timed_ = false;
+    pending_timer_.set(pending_.next_expiry(), [self = shared_from_this()] {
       const Time now = std::chrono::steady_clock::now();
       while (const auto overdue = self->pending_.take_expired(now))
         self->drop_stranger(*overdue, "it did not say hello");
@@ -457,14 +450,18 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     if (!lookups_.has(peer)) hang_up(peer);
   }
 
-  void on_lead(std::uint64_t term, const RoundRecord& before) override {
+  void on_news(const ElectionNews& news) override {
+    std::visit([this](const auto& each) { hear(each); }, news);
+  }
+
+  void hear(const Leading& lead) {
     if (is_leading_) return;  // it still sends the outcome of the job
-    state_ =
-        fence_.begin(round_spec(spec_, port()), term, before, std::chrono::steady_clock::now());
+    state_ = fence_.begin(round_spec(spec_, port()), lead.term, lead.before,
+                          std::chrono::steady_clock::now());
     is_leading_ = true;
-    log_.write(before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
+    log_.write(lead.before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
                "this node coordinates the job from here on, at " + state_.spec.endpoint);
-    name_leader(self(), term);
+    name_leader(self(), lead.term);
     handle(DeadlineKnown{job_deadline_});
     for (LeaderLookups::Asking& asking : lookups_.take_all()) {
       handle(PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
@@ -472,11 +469,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     arm_timer();
   }
 
-  void on_lead_lost(const std::string& reason) override {
+  void hear(const LeadLost& lost) {
     const RoundFence::Loss loss = fence_.lose(state_);
     if (loss == RoundFence::Loss::Over) return apply(RoundOver{});
     if (loss == RoundFence::Loss::Kept) return;
-    log_.error("this node does not coordinate the job any more: " + reason);
+    log_.error("this node does not coordinate the job any more: " + lost.reason);
     release_members();
   }
 
@@ -494,8 +491,9 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     state_ = open_round(round_spec(spec_, port()), std::chrono::steady_clock::now());
   }
 
-  void on_following(const Endpoint& leader, std::uint64_t term) override {
+  void hear(const Following& following) {
     if (is_leading_) return;
+    const auto& [leader, term] = following;
     const Follow follow{leader.host, leader.port, term};
     for (const Peer peer : lookups_.know(follow)) {
       reply(peer, follow);
@@ -510,8 +508,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   }
 
   // Applies the actions that were held back until every later leader is sure to know the round.
-  void on_round_known(int rounds) override {
-    const std::vector<RoundAction> held = fence_.know(rounds);
+  void hear(const RoundKnown& known) {
+    const std::vector<RoundAction> held = fence_.know(known.rounds);
     if (held.empty()) return;
     const bool was_turning = std::exchange(is_turning_, true);
     for (const RoundAction& action : held)
@@ -545,20 +543,20 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_leading() const { return is_leading_; }
   Endpoint self() const { return {spec_.endpoint.host, port()}; }
   void on_answer(Caller caller, const Vote& vote) override { reply(caller, vote); }
-  void on_vacant() override { lookups_.forget_leader(); }
+  void hear(const Vacant&) { lookups_.forget_leader(); }
 
-  void on_trouble(const std::string& reason) override {
-    if (on_trouble_) on_trouble_(reason);
+  void hear(const LeaderTrouble& trouble) {
+    if (on_trouble_) on_trouble_(trouble.reason);
   }
 
-  void on_resigned() override { end(); }
+  void hear(const Resigned&) { end(); }
   void apply(const Drop& drop) { hang_up(drop.peer); }
   void apply(const RoundLog& line) { log_.write(line.level, line.text); }
 
  private:
   asio::io_context& io_;
   DeadlineTimer timer_;
-  asio::steady_timer pending_timer_;
+  DeadlineTimer pending_timer_;
   const Log log_;
   LogLimit log_limit_;
   std::function<void()> on_finished_;
@@ -567,7 +565,6 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   const JoinSpec spec_;
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
   PendingConnections pending_;             // of connections_, those without a hello so far
-  bool is_pending_timed_ = false;
   RejectedConnections turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
   MemberAddresses addresses_;
@@ -582,7 +579,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_turning_ = false;
   bool is_stopped_ = false;
   bool is_leading_ = false;
-  bool is_stepping_down_ = false;  // until on_resigned
+  bool is_stepping_down_ = false;  // until Resigned
   std::optional<JobDeadline> job_deadline_;
   // Only if other agents may coordinate.
   std::shared_ptr<LeaderElection> election_;  // null: no other agent may coordinate

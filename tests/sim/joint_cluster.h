@@ -164,7 +164,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void name_leader(int host, int leader, std::uint64_t term);
   void on_leading(int host, const rendezvous::Leading& leading) override;
   void on_lead_lost(int host) override;
-  void on_following(int host, const rendezvous::Following& following) override;
+  void on_following(int host, const rendezvous::SeatFollowed& following) override;
   void on_vacant(int host) override { office(host).seekers.forget_leader(); }
   void on_round_known(int host, int rounds) override;
   void on_resigned(int host) override { close_soon(host); }
