@@ -18,11 +18,11 @@
 #include "rendezvous/coordinator/identity_contests.h"
 #include "rendezvous/coordinator/node_queries.h"
 #include "rendezvous/coordinator/round_events.h"
-#include "rendezvous/ranks/silent_ranks.h"
-#include "rendezvous/ranks/slow_ranks.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/ranks/failure_list.h"
+#include "rendezvous/ranks/silent_ranks.h"
+#include "rendezvous/ranks/slow_ranks.h"
 
 namespace drun::rendezvous {
 

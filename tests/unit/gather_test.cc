@@ -3,8 +3,8 @@
 #include <random>
 
 #include "agent/output/log_uplink.h"
-#include "rendezvous/server/log_collector.h"
 #include "rendezvous/coordinator/round_state.h"
+#include "rendezvous/server/log_collector.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {
