@@ -23,7 +23,7 @@
 #include "agent/output/file_writer.h"
 #include "agent/output/line_format.h"
 #include "agent/output/log_files.h"
-#include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/server/log_collector.h"
 
 namespace drun::agent {
 

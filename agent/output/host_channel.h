@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "rendezvous/base/result.h"
-#include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/server/log_collector.h"
 
 namespace drun::agent {
 

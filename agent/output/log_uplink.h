@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "agent/output/console.h"
-#include "rendezvous/coordinator/log_collector.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/protocol/control_message.h"
+#include "rendezvous/server/log_collector.h"
 
 namespace drun::agent {
 

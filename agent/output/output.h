@@ -37,10 +37,10 @@
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/coordinator/log_collector.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/server/log_collector.h"
 
 namespace drun::agent {
 

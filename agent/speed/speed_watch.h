@@ -1,5 +1,5 @@
 // edge. Measures how fast this node's workers are, in windows that begin with the round and are
-// aligned on all nodes (rendezvous/coordinator/slow_ranks.h judges them).
+// aligned on all nodes (rendezvous/ranks/slow_ranks.h judges them).
 //
 // Measure: worker_lib's time in calls, if most workers use worker_lib; else the position in NCCL,
 //          if its RAS service answers; else the steps in the progress files.

@@ -33,10 +33,10 @@
 #include "agent/supervise/supervision.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/text.h"
-#include "rendezvous/coordinator/server.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/net/asio.h"
 #include "rendezvous/net/deadline_timer.h"
+#include "rendezvous/server/server.h"
 
 namespace drun::agent {
 namespace {

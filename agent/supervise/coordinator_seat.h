@@ -12,9 +12,9 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/coordinator/server.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/server/server.h"
 
 namespace drun::agent {
 

@@ -5,7 +5,7 @@
 
 #include "launcher/base/version.h"
 #include "launcher/base/words.h"
-#include "rendezvous/base/roff.h"
+#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {

@@ -6,7 +6,7 @@
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/programs.h"
 #include "rendezvous/net/endpoint.h"
-#include "rendezvous/net/member_addresses.h"
+#include "rendezvous/protocol/control_wire.h"
 
 namespace drun {
 namespace {

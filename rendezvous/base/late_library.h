@@ -45,9 +45,26 @@ struct LateFunction {
   void** place;
 };
 
-// A second call does nothing. `remedy`: how to get the library, "install libssl3".
-Result<void> load_late(const char* library, std::span<const LateFunction> functions,
-                       const std::string& remedy);
+// A second call does nothing. `remedy`: how to get the library, "install libssl3". The library is
+// never closed, because its functions may be in use until the process exits.
+inline Result<void> load_late(const char* library, std::span<const LateFunction> functions,
+                              const std::string& remedy) {
+  const auto unusable = [&] {
+    const char* const reason = dlerror();
+    return Error{ErrorCode::System, std::string("cannot load ") + library + " (" +
+                                        (reason != nullptr ? reason : "no reason given") + "); " +
+                                        remedy};
+  };
+  if (functions.empty() || *functions.back().place != nullptr) return {};
+  void* const loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (loaded == nullptr) return unusable();
+  for (const LateFunction& function : functions) {
+    void* const found = dlsym(loaded, function.name);
+    if (found == nullptr) return unusable();
+    *function.place = found;
+  }
+  return {};
+}
 
 // Finds a function of a library that was loaded with dlopen. Null if the library has none of that
 // name.

@@ -59,10 +59,21 @@ class LogLimit {
   explicit LogLimit(std::size_t most_per_second = 5) : most_per_second_(most_per_second) {}
 
   // Whether another line may be written.
-  bool allows(Time now);
+  bool allows(Time now) {
+    if (written_ == 0 || now - second_ >= std::chrono::seconds(1)) {
+      second_ = now;
+      written_ = 0;
+    }
+    const bool is_allowed = written_ < most_per_second_;
+    ++(is_allowed ? written_ : left_out_);
+    return is_allowed;
+  }
   // " left_out=7": the number of lines omitted since the last allowed one, to be appended to the
   // next line. Empty if none.
-  std::string left_out();
+  std::string left_out() {
+    const std::size_t count = std::exchange(left_out_, 0);
+    return count == 0 ? "" : " left_out=" + std::to_string(count);
+  }
 
  private:
   std::size_t most_per_second_;

@@ -1,4 +1,4 @@
-// core. Helpers for text: trim and split, durations, maps with text keys, base64.
+// core. Helpers for text: trim and split, durations, maps with text keys, base64, manual pages.
 #pragma once
 
 #include <chrono>
@@ -69,5 +69,10 @@ std::string base64(std::string_view bytes);
 
 // Returns nullopt unless `text` is exactly what `base64` returns.
 std::optional<std::string> bytes_of_base64(std::string_view text);
+
+// --- Manual pages
+
+// Escapes `text` for a manual page, so that roff finds no request or escape in it.
+std::string roff_text(std::string_view text);
 
 }  // namespace drun

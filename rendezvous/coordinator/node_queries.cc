@@ -9,7 +9,7 @@
 #include "rendezvous/coordinator/round_state.h"
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/protocol/control_wire.h"
-#include "rendezvous/protocol/message_layouts.h"
+#include "rendezvous/protocol/wire_fields.h"
 
 namespace drun::rendezvous {
 

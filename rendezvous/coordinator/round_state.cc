@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "rendezvous/protocol/line_window.h"
 #include "rendezvous/protocol/membership_text.h"
 
 namespace drun::rendezvous {
@@ -160,20 +161,6 @@ Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
   if (state.first_world)
     outcome.duration = std::chrono::duration_cast<Milliseconds>(now - *state.first_world);
   return outcome;
-}
-
-std::optional<LinesFrom> origin_of(const RoundState& state, Peer peer, const Lines& lines) {
-  const auto seat = state.node_of.find(peer);
-  if (seat == state.node_of.end() || lines.round != state.round) return std::nullopt;
-  const RoundNode& node = node_at(state, seat->second);
-  if (lines.local_rank >= node.hello.local_world_size) return std::nullopt;
-  int before = 0;
-  const RoleShare* share = share_at(node.hello.roles, lines.local_rank, before);
-  return LinesFrom{.peer = peer,
-                   .node_rank = seat->second,
-                   .rank = node.base_rank + lines.local_rank,
-                   .host = node.hello.host,
-                   .role = share == nullptr ? node.hello.role : share->role};
 }
 
 }  // namespace drun::rendezvous

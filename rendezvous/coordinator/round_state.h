@@ -16,14 +16,13 @@
 #include <vector>
 
 #include "rendezvous/coordinator/identity_contests.h"
-#include "rendezvous/coordinator/log_collector.h"
 #include "rendezvous/coordinator/node_queries.h"
 #include "rendezvous/coordinator/round_events.h"
-#include "rendezvous/coordinator/silent_ranks.h"
-#include "rendezvous/coordinator/slow_ranks.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/protocol/control_message.h"
-#include "rendezvous/protocol/failure_list.h"
+#include "rendezvous/ranks/failure_list.h"
+#include "rendezvous/ranks/silent_ranks.h"
+#include "rendezvous/ranks/slow_ranks.h"
 
 namespace drun::rendezvous {
 
@@ -181,9 +180,6 @@ JobTimes times_of(const RoundState& state, Time now, bool is_over);
 
 // The outcome, as sent to every node. `failures` of the state are in it if workers failed.
 Outcome outcome_of(const RoundState& state, Ending ending, Time now);
-
-// The rank that wrote these lines; nullopt if the member cannot send them.
-std::optional<LinesFrom> origin_of(const RoundState& state, Peer peer, const Lines& lines);
 
 // --- One step of the state machine: the state, the time, and the actions so far.
 

@@ -66,5 +66,8 @@ struct Census {
 
 constexpr std::size_t kMostStatusBytes = 64;  // of a node's answer
 constexpr std::size_t kMostCensusBytes = std::size_t{256} << 10;
+constexpr std::size_t kMostCensusNodes = 8192;
+constexpr std::size_t kMostMissingTold = 64;
+constexpr std::size_t kMostLeftOut = 16;  // of JobFacts and Outcome
 
 }  // namespace drun

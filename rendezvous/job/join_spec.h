@@ -116,19 +116,3 @@ struct JoinSpec {
 };
 
 }  // namespace drun
-
-namespace drun::rendezvous {
-
-// How long a vote lasts (rendezvous/leader/election.h): a third of the heartbeat timeout, 200 ms to
-// 5 s.
-std::chrono::milliseconds election_lease(const JoinSpec& spec);
-
-// How long etcd keeps a leader's key (rendezvous/leader/etcd_election.h): half of the heartbeat
-// timeout, 2 to 30 s.
-std::chrono::seconds etcd_lease(const JoinSpec& spec);
-
-// How long etcd keeps the job's state without a leader: as long as agents try to find one, 1 minute
-// to 1 day.
-std::chrono::seconds etcd_keep(const JoinSpec& spec);
-
-}  // namespace drun::rendezvous

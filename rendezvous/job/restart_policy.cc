@@ -17,16 +17,9 @@ bool holds(const std::vector<int>& numbers, int number) {
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
-    text.remove_suffix(1);
-  return text;
-}
-
 std::string_view last_line(std::string_view text) {
   text = trimmed(text);
-  const std::size_t end = text.find_last_of('\n');
-  return end == std::string_view::npos ? text : text.substr(end + 1);
+  return text.substr(text.find_last_of('\n') + 1);  // npos + 1 is 0
 }
 
 // Process ids, addresses, times and steps differ between runs.

@@ -1,5 +1,5 @@
 // core. How fast a node's workers are, as the node reports it, and the slow ranks that the
-// coordinator finds with these reports (rendezvous/coordinator/slow_ranks.h).
+// coordinator finds with these reports (rendezvous/ranks/slow_ranks.h).
 #pragma once
 
 #include <chrono>

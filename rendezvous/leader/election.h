@@ -44,8 +44,8 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/leader/leader_election.h"
 #include "rendezvous/protocol/control_message.h"
 
 namespace drun::rendezvous {
@@ -110,30 +110,13 @@ struct RefuseBallot {
   Caller caller = 0;
   Error error;
 };
-struct Leading {
-  std::uint64_t term = 0;
-  int rounds = 0;  // started before this term
-};
-// Must be applied before the actions that follow it.
-struct LeadLost {
-  std::string reason;
-};
-struct Following {
+// It follows this seat from now on.
+struct SeatFollowed {
   int seat = 0;
   std::uint64_t term = 0;
 };
-struct Vacant {};
-struct RoundKnown {
-  int rounds = 0;
-};
-// All votes have been returned to the voters that can be reached.
-struct Resigned {};
-struct ElectionLog {
-  LogLevel level = LogLevel::Info;
-  std::string text;
-};
-using ElectionAction = std::variant<AskSeat, HangUp, AnswerBallot, RefuseBallot, Leading, LeadLost,
-                                    Following, Vacant, RoundKnown, Resigned, ElectionLog>;
+using ElectionAction = std::variant<AskSeat, HangUp, AnswerBallot, RefuseBallot, SeatFollowed,
+                                    Leading, LeadLost, Vacant, RoundKnown, Resigned, ElectionLog>;
 
 enum class ElectionPhase { Vacant, Following, Claiming, Leading };
 

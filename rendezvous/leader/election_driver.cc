@@ -1,9 +1,9 @@
 #include "rendezvous/leader/election_driver.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "rendezvous/base/random_instance.h"
-#include "rendezvous/job/join_spec.h"
 #include "rendezvous/protocol/control_wire.h"
 
 namespace drun::rendezvous {
@@ -33,9 +33,7 @@ void SeatLink::ask(const Ballot& ballot) {
                    [this](Result<asio::ip::tcp::socket> socket) { connected(std::move(socket)); });
 }
 
-void SeatLink::send(const Ballot& ballot) {
-  connection_->send(std::make_shared<const std::string>(encode(MemberMessage(ballot))));
-}
+void SeatLink::send(const Ballot& ballot) { connection_->send(encode(MemberMessage(ballot))); }
 
 void SeatLink::hang_up() {
   waiting_.reset();
@@ -53,8 +51,7 @@ void SeatLink::connected(Result<asio::ip::tcp::socket> socket) {
   has_voted_ = false;
   connection_ = std::make_shared<ControlConnection>(
       *std::move(socket), ControlConnection::Side::Connecting, kHelloFrameLimitBytes, 0,
-      static_cast<ControlLink::Listener&>(*this),
-      tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
+      static_cast<ControlLink::Listener&>(*this), tls_);
   open_timer_.set(std::chrono::steady_clock::now() + kOpenLimit,
                   [this] { fail("it does not answer the connection"); });
   connection_->start({});
@@ -97,13 +94,19 @@ void SeatLink::fail(const std::string& reason) {
 
 namespace {
 
+// How long a vote lasts: a third of the heartbeat timeout, 200 ms to 5 s.
+std::chrono::milliseconds lease_of(const JoinSpec& spec) {
+  return std::clamp<std::chrono::milliseconds>(
+      spec.heartbeat_timeout / 3, std::chrono::milliseconds(200), std::chrono::seconds(5));
+}
+
 ElectionSpec election_spec(const JoinSpec& spec) {
   return {.run_id = spec.run_id,
           .seats = to_string(spec.seats),
           .seat = static_cast<int>(*spec.seat),
           .seat_count = static_cast<int>(spec.seats.size()),
           .instance = random_instance(),
-          .lease = election_lease(spec)};
+          .lease = lease_of(spec)};
 }
 
 }  // namespace
@@ -148,14 +151,6 @@ void ElectionDriver::handle(const ElectionEvent& event) {
   }
   if (listener_ == nullptr) return;
   timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(ElectionTick{}); });
-}
-
-void ElectionDriver::apply(const RefuseBallot& refusal) {
-  listener_->on_refusal(refusal.caller, refusal.error);
-}
-
-void ElectionDriver::apply(const Following& following) {
-  listener_->on_following(seats_[static_cast<std::size_t>(following.seat)], following.term);
 }
 
 }  // namespace drun::rendezvous

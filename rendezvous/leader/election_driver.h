@@ -114,15 +114,14 @@ class ElectionDriver final : public LeaderElection,
   void apply(const AskSeat& ask) { link(ask.seat).ask(ask.ballot); }
   void apply(const HangUp& hang) { link(hang.seat).hang_up(); }
   void apply(const AnswerBallot& answer) { listener_->on_answer(answer.caller, answer.vote); }
-  void apply(const RefuseBallot& refusal);
-  void apply(const Leading& leading) {
-    listener_->on_lead(leading.term, {.rounds = leading.rounds});
+  void apply(const RefuseBallot& refusal) { listener_->on_refusal(refusal.caller, refusal.error); }
+  void apply(const SeatFollowed& followed) {
+    listener_->on_news(Following{seats_[static_cast<std::size_t>(followed.seat)], followed.term});
   }
-  void apply(const LeadLost& lost) { listener_->on_lead_lost(lost.reason); }
-  void apply(const Following& following);
-  void apply(const Vacant&) { listener_->on_vacant(); }
-  void apply(const Resigned&) { listener_->on_resigned(); }
-  void apply(const RoundKnown& known) { listener_->on_round_known(known.rounds); }
+  template <typename News>
+  void apply(const News& news) {
+    listener_->on_news(news);
+  }
   void apply(const ElectionLog& line) { log_.write(line.level, line.text); }
   SeatLink& link(int seat) { return *links_[static_cast<std::size_t>(seat)]; }
   void on_vote(int seat, const Vote& vote) override { handle(VoteCame{seat, vote}); }

@@ -1,10 +1,10 @@
 #include "rendezvous/leader/etcd_driver.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "rendezvous/base/random_instance.h"
-#include "rendezvous/job/join_spec.h"
 
 namespace drun::rendezvous {
 namespace {
@@ -14,11 +14,25 @@ etcd::Keys keys_of(const JoinSpec& spec) {
   return {job + "/leader", job + "/state"};
 }
 
+// How long etcd keeps a leader's key: half of the heartbeat timeout, 2 to 30 s.
+std::chrono::seconds lead_lease(const JoinSpec& spec) {
+  return std::clamp(std::chrono::floor<std::chrono::seconds>(spec.heartbeat_timeout / 2),
+                    std::chrono::seconds(2), std::chrono::seconds(30));
+}
+
+// How long etcd keeps the job's state without a leader: as long as agents try to find one, 1 minute
+// to 1 day.
+std::chrono::seconds state_lease(const JoinSpec& spec) {
+  return std::clamp<std::chrono::seconds>(
+      std::chrono::ceil<std::chrono::seconds>(spec.join_timeout), std::chrono::minutes(1),
+      std::chrono::hours(24));
+}
+
 etcd::CampaignSpec campaign_spec(const JoinSpec& spec, const Endpoint& own) {
   return {.endpoint = own,
           .instance = random_instance(),
-          .lease = etcd_lease(spec),
-          .keep = etcd_keep(spec),
+          .lease = lead_lease(spec),
+          .keep = state_lease(spec),
           .stands = spec.etcd->stands,
           .endpoint_count = static_cast<int>(spec.etcd->endpoints.size()),
           .agents = spec.node_count,
@@ -99,35 +113,11 @@ void EtcdElectionDriver::apply(const etcd::WatchLeader& watch) {
   });
 }
 
-void EtcdElectionDriver::apply(const etcd::Leading& leading) {
-  if (listener_ != nullptr) listener_->on_lead(leading.term, leading.record);
-}
-
-void EtcdElectionDriver::apply(const etcd::LeadLost& lost) {
-  if (listener_ != nullptr) listener_->on_lead_lost(lost.reason);
-}
-
-void EtcdElectionDriver::apply(const etcd::Following& following) {
-  if (listener_ != nullptr) listener_->on_following(following.endpoint, following.term);
-}
-
-void EtcdElectionDriver::apply(const etcd::Vacant&) {
-  if (listener_ != nullptr) listener_->on_vacant();
-}
-
-void EtcdElectionDriver::apply(const etcd::RecordKept& kept) {
-  if (listener_ != nullptr) listener_->on_round_known(kept.rounds);
-}
-
-void EtcdElectionDriver::apply(const etcd::Trouble& trouble) {
-  if (listener_ != nullptr) listener_->on_trouble(trouble.reason);
-}
-
 void EtcdElectionDriver::apply(const etcd::Closed&) {
   is_closed_ = true;
   timer_.cancel();
   gateway_.close();
-  if (is_resigning_ && listener_ != nullptr) listener_->on_resigned();
+  if (is_resigning_) apply(Resigned{});
 }
 
 }  // namespace drun::rendezvous

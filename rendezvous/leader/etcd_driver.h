@@ -47,14 +47,12 @@ class EtcdElectionDriver final : public LeaderElection,
   void apply(const etcd::AskEtcd& ask);
   void apply(const etcd::WatchLeader& watch);
   void apply(const etcd::StopWatching&) { gateway_.stop_watching(); }
-  void apply(const etcd::Leading& leading);
-  void apply(const etcd::LeadLost& lost);
-  void apply(const etcd::Following& following);
-  void apply(const etcd::Vacant&);
-  void apply(const etcd::RecordKept& kept);
-  void apply(const etcd::Trouble& trouble);
-  void apply(const etcd::CampaignLog& line) { log_.write(line.level, line.text); }
+  void apply(const ElectionLog& line) { log_.write(line.level, line.text); }
   void apply(const etcd::Closed&);
+  template <typename News>
+  void apply(const News& news) {
+    if (listener_ != nullptr) listener_->on_news(news);
+  }
 
   LeaseTimer timer_;
   const Log log_;

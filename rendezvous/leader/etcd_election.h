@@ -23,7 +23,7 @@
 //   Following        Following          - watch ended     looks, watches   looks, watches   looks,
 //   watches     - tick            looks            looks            claims             renews; lead
 //   lost by time LeaderDoubted   -                looks more often -                  -
-//   RecordWanted    -                -                -                  stored, then RecordKept
+//   RecordWanted    -                -                -                  stored, then RoundKnown
 //   Resign          Closed           Closed           Closed             deletes its key, Closed
 //   JobOver         Closed           Closed           Closed             deletes keys, Closed
 //
@@ -54,9 +54,9 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/base/log.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/leader/etcd_calls.h"
+#include "rendezvous/leader/leader_election.h"
 
 namespace drun::rendezvous::etcd {
 
@@ -91,7 +91,7 @@ struct WatchEnded {
   std::uint64_t number = 0;
   std::string reason{};
 };
-// The leader wants to begin a round. Answered by RecordKept, unless the lead is lost.
+// The leader wants to begin a round. Answered by RoundKnown, unless the lead is lost.
 struct RecordWanted {
   RoundRecord record{};
 };
@@ -117,33 +117,10 @@ struct WatchLeader {
   Revision from = 0;
 };
 struct StopWatching {};
-struct Leading {
-  std::uint64_t term = 0;
-  RoundRecord record{};  // of the rounds before
-};
-// Must be applied before the actions that follow it.
-struct LeadLost {
-  std::string reason{};
-};
-struct Following {
-  Endpoint endpoint{};
-  std::uint64_t term = 0;
-};
-struct Vacant {};
-struct RecordKept {
-  int rounds = 0;
-};
-// Why no leader is known; empty: one is known again.
-struct Trouble {
-  std::string reason{};
-};
-struct CampaignLog {
-  LogLevel level = LogLevel::Info;
-  std::string text{};
-};
 struct Closed {};  // the last action
-using CampaignAction = std::variant<AskEtcd, WatchLeader, StopWatching, Leading, LeadLost,
-                                    Following, Vacant, RecordKept, Trouble, CampaignLog, Closed>;
+using CampaignAction =
+    std::variant<AskEtcd, WatchLeader, StopWatching, Leading, LeadLost, Following, Vacant,
+                 RoundKnown, LeaderTrouble, ElectionLog, Closed>;
 
 enum class CampaignPhase { Vacant, Following, Claiming, Leading, Over };
 

@@ -68,23 +68,33 @@ Result<std::shared_ptr<HttpTls>> HttpTls::make(const CertificateFiles& files) {
   }
 }
 
-// A connection and its current call.
-class HttpClient::Connection final : public std::enable_shared_from_this<Connection> {
+struct Gateway::HttpAnswer {
+  int status = 0;
+  std::string body{};
+};
+
+// An HTTP connection to one of etcd's endpoints and its current call, over TCP or TLS.
+//
+// Limits:  the size of an answer's head and body; `limit` is the time for a whole call, with lookup
+//          and handshake.
+// Errors:  Unreachable, Timeout; Refused: the server does not use HTTP, or its certificate is
+//          wrong. Each error closes the connection. HTTP status codes are not errors. No throws.
+class Gateway::Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(asio::io_context& io, Endpoint server, std::shared_ptr<HttpTls> tls,
-             std::size_t most_answer_bytes)
-      : server_(std::move(server)),
-        tls_(std::move(tls)),
-        most_answer_bytes_(most_answer_bytes),
-        connector_(io),
-        socket_(io),
-        timer_(io) {}
+  using OnData = std::function<void(std::string_view)>;
+  using Done = std::function<void(Result<HttpAnswer>)>;
+
+  Connection(asio::io_context& io, Endpoint server, std::shared_ptr<HttpTls> tls)
+      : server_(std::move(server)), tls_(std::move(tls)), connector_(io), socket_(io), timer_(io) {}
 
   const Endpoint& server() const { return server_; }
   bool is_open() const { return socket_.is_open(); }
 
-  // `on_data`: null, unless the answer is a stream.
-  void post(HttpRequest request, std::chrono::milliseconds limit, OnData on_data, Done on_done) {
+  // Calls `on_done` once, from the loop, unless `close` is called first. Not during another call.
+  // `on_data`: for an answer without an end, such as a watch, gets its bytes as they arrive, and
+  // `limit` is for the head of the answer only. Then `on_done` gets the reason of the end, or the
+  // whole answer if its status is not 200. Both may call `close`. Null for other answers.
+  void post(Request request, std::chrono::milliseconds limit, OnData on_data, Done on_done) {
     assert(!on_done_);
     on_data_ = std::move(on_data);
     on_done_ = std::move(on_done);
@@ -176,7 +186,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     if (ec) return fail(ErrorCode::Unreachable, words_of(ec));
     parser_.emplace();
     parser_->header_limit(kMostHeadBytes);
-    parser_->body_limit(most_answer_bytes_);
+    parser_->body_limit(kMostAnswerBytes);
     on_stream([this](auto& stream) {
       http::async_read_header(stream, buffer_, *parser_,
                               [self = shared_from_this()](const error_code& failure, std::size_t) {
@@ -188,7 +198,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
   // Beast 1.74 allocates the length that a response announces, and ignores the limit.
   void headed(const error_code& ec) {
     if (!on_done_ || ec) return answered(ec);
-    if (parser_->content_length().value_or(0) > most_answer_bytes_)
+    if (parser_->content_length().value_or(0) > kMostAnswerBytes)
       return answered(http::error::body_limit);
     if (on_data_ && parser_->get().result() == http::status::ok) {
       timer_.cancel();
@@ -257,7 +267,6 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
 
   const Endpoint server_;
   const std::shared_ptr<HttpTls> tls_;
-  const std::size_t most_answer_bytes_;
   Connector connector_;
   tcp::socket socket_;
   asio::steady_timer timer_;
@@ -270,34 +279,6 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
   std::uint64_t last_call_ = 0;
 };
 
-HttpClient::HttpClient(asio::io_context& io, std::shared_ptr<HttpTls> tls,
-                       std::size_t most_answer_bytes)
-    : io_(io), tls_(std::move(tls)), most_answer_bytes_(most_answer_bytes) {}
-HttpClient::~HttpClient() { close(); }
-
-void HttpClient::open(const Endpoint& server) {
-  if (connection_ && (!connection_->is_open() || connection_->server() != server)) close();
-  if (!connection_)
-    connection_ = std::make_shared<Connection>(io_, server, tls_, most_answer_bytes_);
-}
-
-void HttpClient::post(HttpRequest request, std::chrono::milliseconds limit, Done on_done) {
-  open(request.server);
-  connection_->post(std::move(request), limit, nullptr, std::move(on_done));
-}
-
-void HttpClient::stream(HttpRequest request, std::chrono::milliseconds limit, OnData on_data,
-                        Done on_end) {
-  close();
-  open(request.server);
-  connection_->post(std::move(request), limit, std::move(on_data), std::move(on_end));
-}
-
-void HttpClient::close() {
-  if (connection_) connection_->close();
-  connection_.reset();
-}
-
 namespace {
 
 // The time limit until etcd confirms a watch. After that it sends nothing until a change.
@@ -306,46 +287,56 @@ constexpr std::chrono::seconds kWatchAnswer{5};
 }  // namespace
 
 Gateway::Gateway(asio::io_context& io, std::vector<Endpoint> endpoints, Keys keys,
-                 const std::shared_ptr<HttpTls>& tls)
-    : endpoints_(std::move(endpoints)),
-      keys_(std::move(keys)),
-      client_(io, tls, kMostAnswerBytes),
-      watch_client_(io, tls, kMostAnswerBytes) {
+                 std::shared_ptr<HttpTls> tls)
+    : io_(io), endpoints_(std::move(endpoints)), keys_(std::move(keys)), tls_(std::move(tls)) {
   assert(!endpoints_.empty());
 }
 
+Gateway::Connection& Gateway::open(ConnectionPtr& connection, std::size_t endpoint) {
+  const Endpoint& server = endpoints_[endpoint];
+  if (connection && (!connection->is_open() || connection->server() != server)) close(connection);
+  if (!connection) connection = std::make_shared<Connection>(io_, server, tls_);
+  return *connection;
+}
+
+void Gateway::close(ConnectionPtr& connection) {
+  if (connection) connection->close();
+  connection.reset();
+}
+
 void Gateway::ask(const Call& call, std::chrono::milliseconds limit, Done on_done) {
-  if (std::exchange(is_asking_, true)) client_.close();
-  Request request = request_of(call, keys_);
-  client_.post({endpoints_[next_], std::move(request.path), std::move(request.body)}, limit,
-               [this, call, on_done = std::move(on_done)](const Result<HttpAnswer>& answer) {
-                 is_asking_ = false;
-                 on_done(judge(call, answer));
-               });
+  if (std::exchange(is_asking_, true)) close(calls_);
+  open(calls_, next_)
+      .post(request_of(call, keys_), limit, nullptr,
+            [this, call, on_done = std::move(on_done)](const Result<HttpAnswer>& answer) {
+              is_asking_ = false;
+              on_done(judge(call, answer));
+            });
 }
 
 void Gateway::close() {
   is_asking_ = false;
-  client_.close();
+  close(calls_);
   stop_watching();
 }
 
 void Gateway::watch(Revision from, OnMessage on_message) {
   stop_watching();
   on_message_ = std::move(on_message);
-  Request request = watch_request(from, keys_);
-  watch_client_.stream(
-      {endpoints_[watch_next_], std::move(request.path), std::move(request.body)}, kWatchAnswer,
-      [this](std::string_view bytes) { on_watch_data(bytes); },
-      [this](const Result<HttpAnswer>& ended) {
-        end_watch(ended ? "HTTP status " + std::to_string(ended->status) : ended.error().message);
-      });
+  open(watch_, watch_next_)
+      .post(
+          watch_request(from, keys_), kWatchAnswer,
+          [this](std::string_view bytes) { on_watch_data(bytes); },
+          [this](const Result<HttpAnswer>& ended) {
+            end_watch(ended ? "HTTP status " + std::to_string(ended->status)
+                            : ended.error().message);
+          });
 }
 
 void Gateway::stop_watching() {
   on_message_ = nullptr;
   watch_line_.clear();
-  watch_client_.close();
+  close(watch_);
 }
 
 // Each line is a message. A handler may stop the watch or begin another one.

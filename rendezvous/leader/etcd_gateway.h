@@ -21,15 +21,7 @@
 
 namespace drun::rendezvous::etcd {
 
-// --- HTTP to one of several servers: sends a body and receives the answer's. Plain, or over TLS
-// with certificates. Only the .cc includes Boost.Beast and Asio's TLS.
-//
-// Shape:   one call at a time. The connection is kept for the next call to the same server.
-// Limits:  the size of an answer's head and body; `limit` is the time for a whole call, with lookup
-//          and handshake.
-// Errors:  Unreachable, Timeout; Refused: the server does not use HTTP, or its certificate is
-//          wrong. Each error closes the connection. HTTP status codes are not errors. No throws.
-
+// TLS with certificates. Only the .cc includes Boost.Beast and Asio's TLS.
 class HttpTls {
  public:
   // Errors: Usage, naming the file and the reason.
@@ -39,52 +31,13 @@ class HttpTls {
   HttpTls& operator=(const HttpTls&) = delete;
 
  private:
-  friend class HttpClient;
+  friend class Gateway;
   struct Parts;
   explicit HttpTls(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
 
-struct HttpRequest {
-  Endpoint server{};
-  std::string path{};
-  std::string body{};
-};
-struct HttpAnswer {
-  int status = 0;
-  std::string body{};
-};
-
-class HttpClient {
- public:
-  using Done = std::function<void(Result<HttpAnswer>)>;
-
-  // `tls`: null for plain HTTP.
-  HttpClient(asio::io_context& io, std::shared_ptr<HttpTls> tls, std::size_t most_answer_bytes);
-  ~HttpClient();
-  HttpClient(const HttpClient&) = delete;
-  HttpClient& operator=(const HttpClient&) = delete;
-
-  // Calls `on_done` once, from the loop, unless `close` is called first. Not during another call.
-  void post(HttpRequest request, std::chrono::milliseconds limit, Done on_done);
-
-  // For an answer without an end, such as a watch: `on_data` gets its bytes as they arrive. `limit`
-  // is for the head of the answer only. `on_end` is called once, with the reason, or with the whole
-  // answer if its status is not 200, unless `close` is called first. Both may call `close`.
-  using OnData = std::function<void(std::string_view)>;
-  void stream(HttpRequest request, std::chrono::milliseconds limit, OnData on_data, Done on_end);
-  void close();
-
- private:
-  void open(const Endpoint& server);
-  class Connection;
-  asio::io_context& io_;
-  const std::shared_ptr<HttpTls> tls_;
-  const std::size_t most_answer_bytes_;
-  std::shared_ptr<Connection> connection_;  // kept by its handlers until they have ended
-};
-
-// --- Calls: one at a time is sent to one of etcd's endpoints, and to the next one if an endpoint
+// Calls: one at a time is sent to one of etcd's endpoints, and to the next one if an endpoint
 // does not answer. A watch has a separate connection.
 //
 // Errors:  Failed, naming the endpoint. It does not repeat a call: etcd_election.h decides about
@@ -96,7 +49,10 @@ class Gateway {
 
   // `tls`: null for http.
   Gateway(asio::io_context& io, std::vector<Endpoint> endpoints, Keys keys,
-          const std::shared_ptr<HttpTls>& tls);
+          std::shared_ptr<HttpTls> tls);
+  ~Gateway() { close(); }
+  Gateway(const Gateway&) = delete;
+  Gateway& operator=(const Gateway&) = delete;
 
   // Calls `on_done` once, from the loop, unless `close` is called first. Not during another call.
   void ask(const Call& call, std::chrono::milliseconds limit, Done on_done);
@@ -110,14 +66,22 @@ class Gateway {
   void stop_watching();
 
  private:
+  class Connection;
+  struct HttpAnswer;
+  using ConnectionPtr = std::shared_ptr<Connection>;  // kept by its handlers until they have ended
+
+  Connection& open(ConnectionPtr& connection, std::size_t endpoint);
+  static void close(ConnectionPtr& connection);
   void on_watch_data(std::string_view bytes);
   void end_watch(const std::string& reason);
   std::variant<Answer, Failed> judge(const Call& call, const Result<HttpAnswer>& answer);
 
+  asio::io_context& io_;
   const std::vector<Endpoint> endpoints_;
   const Keys keys_;
-  HttpClient client_;
-  HttpClient watch_client_;
+  const std::shared_ptr<HttpTls> tls_;
+  ConnectionPtr calls_;  // stays open for the next call to the same endpoint
+  ConnectionPtr watch_;
   std::string watch_line_;  // the part that has arrived
   OnMessage on_message_;
   std::size_t watch_next_ = 0;  // of the endpoints

@@ -1,33 +1,63 @@
-// edge. Decides whether this agent coordinates the job, by votes of the listed endpoints
-// (election_driver.h) or by etcd (etcd_driver.h). Owned by Server and shared with its handlers.
-// Makes no calls after stop. Use it on the io_context's thread only. An agent that does not know
-// whether it leads does not lead.
+// core. What an election reports, and its interface: by votes of the listed endpoints
+// (election_driver.h) or by etcd (etcd_driver.h).
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <variant>
 
+#include "rendezvous/base/log.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun::rendezvous {
 
+// --- News, which are actions of both state machines (election.h, etcd_election.h)
+
+// This agent leads from now on; `before`: what is known about the rounds so far.
+struct Leading {
+  std::uint64_t term = 0;
+  RoundRecord before{};
+};
+// This agent must not act as the leader anymore. Must be applied before the actions that follow it.
+struct LeadLost {
+  std::string reason{};
+};
+struct Following {
+  Endpoint leader{};
+  std::uint64_t term = 0;
+};
+struct Vacant {};
+// Every later leader will know that this number of rounds has begun.
+struct RoundKnown {
+  int rounds = 0;
+};
+// Why the leader is unknown; empty: it is known again.
+struct LeaderTrouble {
+  std::string reason{};
+};
+// The others know that this agent has given up the lead, or cannot be reached.
+struct Resigned {};
+using ElectionNews =
+    std::variant<Leading, LeadLost, Following, Vacant, RoundKnown, LeaderTrouble, Resigned>;
+
+struct ElectionLog {
+  LogLevel level = LogLevel::Info;
+  std::string text{};
+};
+
+// --- The interface
+//
+// Decides whether this agent coordinates the job. Owned by Server and shared with its handlers.
+// Makes no calls after stop. Use it on the io_context's thread only. An agent that does not know
+// whether it leads does not lead.
+
 class LeaderElection {
  public:
-  // Called from the event loop, or from within `leads`.
   class Listener {
    public:
-    // This agent leads from now on; `before`: what is known about the rounds so far.
-    virtual void on_lead(std::uint64_t term, const RoundRecord& before) = 0;
-    // This agent must not act as the leader anymore.
-    virtual void on_lead_lost(const std::string& reason) = 0;
-    virtual void on_following(const Endpoint& leader, std::uint64_t term) = 0;
-    virtual void on_vacant() = 0;
-    // Every later leader will know that this number of rounds has begun.
-    virtual void on_round_known(int rounds) = 0;
-    // Why the leader is unknown; empty: it is known again.
-    virtual void on_trouble(const std::string& /*reason*/) {}
-    virtual void on_resigned() = 0;
+    // Called from the event loop, or from within `leads`.
+    virtual void on_news(const ElectionNews& news) = 0;
 
    protected:
     ~Listener() = default;
@@ -36,14 +66,14 @@ class LeaderElection {
   virtual ~LeaderElection() = default;
   virtual void start() = 0;
   virtual void stop() = 0;
-  // on_round_known follows, unless the lead is lost.
+  // RoundKnown follows, unless the lead is lost.
   virtual void want_round(const RoundRecord& record) = 0;
   // Whether this agent leads now. First handles a lease that has expired.
   virtual bool leads() = 0;
   // While leading: whether another agent could lead if this one left, as far as is known here.
   virtual bool has_successor() const = 0;
-  // Gives up the lead for good, so that the others need not wait for the end of the lease.
-  // on_resigned follows once they know or cannot be reached.
+  // Gives up the lead for good, so that the others need not wait for the end of the lease. Resigned
+  // follows.
   virtual void resign() = 0;
   // Members cannot reach the leader that was reported to them.
   virtual void doubt() {}

@@ -7,7 +7,7 @@
 
 #include "rendezvous/base/random_instance.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/member/coordinator_probe.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/net/connector.h"
 #include "rendezvous/net/deadline_timer.h"
@@ -92,7 +92,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
         [this](Result<asio::ip::tcp::socket> socket) { dialled_up(std::move(socket)); });
   }
   void apply(SendToCoordinator& said) {
-    if (connection_) connection_->send(std::make_shared<const std::string>(encode(said.message)));
+    if (connection_) connection_->send(encode(said.message));
   }
   void apply(Disconnect&) {
     connector_.cancel();
@@ -154,8 +154,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     const std::string address = plain_address(socket->remote_endpoint(ec).address());
     const auto connection = std::make_shared<ControlConnection>(
         *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
-        static_cast<ControlLink::Listener&>(*this),
-        tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
+        static_cast<ControlLink::Listener&>(*this), tls_);
     connection_ = connection;
     connection->start({});
     handle(Connected{address});

@@ -70,10 +70,9 @@
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
-#include "rendezvous/member/memory.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/protocol/control_message.h"
-#include "rendezvous/protocol/failure_list.h"
+#include "rendezvous/ranks/failure_list.h"
 
 namespace drun::rendezvous {
 
@@ -106,9 +105,15 @@ struct LeaderSearch {
   std::size_t wrong_answers = 0;  // in a row
 };
 
-// --- Events, actions and state
+// What the member of an elastic job remembers about the rounds, for a later coordinator.
+struct Memory {
+  int rounds = 0;
+  std::string coordinator;  // of the last one
+  std::vector<Time> restarts;
+  std::vector<NodeRecord> records;
+};
 
-using Time = std::chrono::steady_clock::time_point;
+// --- Events, actions and state
 
 struct MemberSpec {
   JoinSpec join;

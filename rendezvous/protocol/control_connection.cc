@@ -46,14 +46,14 @@ std::string version_words(std::uint16_t version) {
 
 ControlConnection::ControlConnection(asio::ip::tcp::socket socket, Side side,
                                      std::size_t frame_limit_bytes, std::uint64_t id,
-                                     Listener& listener, std::unique_ptr<TlsSession> tls)
+                                     Listener& listener, std::shared_ptr<const TlsContext> tls)
     : ControlLink(id, address_of(socket), peer_of(socket)),
       socket_(std::move(socket)),
       linger_(socket_.get_executor()),
       side_(side),
       listener_(&listener),
       reader_(frame_limit_bytes),
-      tls_(std::move(tls)) {
+      tls_(tls ? std::make_unique<TlsSession>(std::move(tls), side) : nullptr) {
   error_code ignored;  // only latency suffers
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes,
@@ -66,7 +66,7 @@ void ControlConnection::start(std::string_view first_bytes) {
       if (auto trouble = tls_->start()) return end({true, false, std::move(trouble->reason)});
       handshake_ += tls_->outgoing();
     }
-    send(std::make_shared<const std::string>(encode_preamble()));
+    send(encode_preamble());
   }
   if (!first_bytes.empty()) take(first_bytes);
   if (socket_.is_open()) read();
@@ -189,7 +189,7 @@ bool ControlConnection::take_preamble() {
   }
   if (!*version) return false;
   has_preamble_ = true;
-  if (side_ == Side::Accepting) send(std::make_shared<const std::string>(encode_preamble()));
+  if (side_ == Side::Accepting) send(encode_preamble());
   if (**version == kControlVersion) {
     if (listener_ != nullptr) listener_->on_open(*this);
     return listener_ != nullptr;
@@ -277,17 +277,14 @@ std::string RejectedConnections::add(asio::ip::tcp::socket socket, bool is_tls,
   const auto connection = std::make_shared<ControlConnection>(
       std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, 0,
       static_cast<ControlLink::Listener&>(*this));
-  const auto say = [&connection](std::string bytes) {
-    connection->send(std::make_shared<const std::string>(std::move(bytes)));
-  };
   connection->start({});
-  say(encode_preamble());
+  connection->send(encode_preamble());
   if (!is_tls) {
     const Error error{ErrorCode::Refused,
                       endpoint +
                           " refused this node: the job there has a secret and this node has "
                           "none; give it the same --secret-file"};
-    say(encode(CoordinatorMessage(Refused{error})));
+    connection->send(encode(CoordinatorMessage(Refused{error})));
   }
   connection->finish();
   connections_.push_back(connection);

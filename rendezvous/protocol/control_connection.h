@@ -39,14 +39,16 @@ class ControlConnection final : public ControlLink,
                                 public std::enable_shared_from_this<ControlConnection> {
  public:
   // The accepting side answers a preamble; the connecting side sends its own first.
-  enum class Side { Connecting, Accepting };
+  using Side = TlsSession::Side;
 
-  // `tls`: a session of the same side; null for an unencrypted connection.
+  // `tls`: null for an unencrypted connection.
   ControlConnection(asio::ip::tcp::socket socket, Side side, std::size_t frame_limit_bytes,
-                    std::uint64_t id, Listener& listener, std::unique_ptr<TlsSession> tls = {});
+                    std::uint64_t id, Listener& listener,
+                    std::shared_ptr<const TlsContext> tls = nullptr);
 
   // `first_bytes`: bytes already read from the socket. May call on_end or on_frame.
   void start(std::string_view first_bytes);
+  using ControlLink::send;
   void send(Bytes frame) override;
   void send(Bytes head, Bytes body) override;
   void send_bulk(Bytes frame) override;

@@ -17,12 +17,11 @@ class LocalEnd final : public ControlLink, public std::enable_shared_from_this<L
 
   void join(const std::shared_ptr<LocalEnd>& other) { other_ = other; }
 
+  using ControlLink::send;
   void send(Bytes frame) override {
     pass([frame = std::move(frame)](LocalEnd& to) { to.take(*frame); });
   }
-  void send(Bytes head, Bytes body) override {
-    send(std::make_shared<const std::string>(*head + *body));
-  }
+  void send(Bytes head, Bytes body) override { send(*head + *body); }
   void send_bulk(Bytes frame) override { send(std::move(frame)); }
   std::size_t queued_bytes() const override { return 0; }
   void set_frame_limit(std::size_t limit_bytes) override { reader_.set_limit(limit_bytes); }

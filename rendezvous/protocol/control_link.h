@@ -53,6 +53,7 @@ class ControlLink {
   const std::string& address() const { return address_; }
 
   virtual void send(Bytes frame) = 0;
+  void send(std::string frame) { send(std::make_shared<const std::string>(std::move(frame))); }
   // Sends a frame in two parts, which other frames may share.
   virtual void send(Bytes head, Bytes body) = 0;
   // Sends a bulk frame. Bulk frames keep their order; finish() drops the unsent ones.

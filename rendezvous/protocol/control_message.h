@@ -168,7 +168,7 @@ struct SuspectGroup {
   Failure first{};          // of the lowest rank, brief, with status Hung; its text applies to all
   bool operator==(const SuspectGroup&) const = default;
 };
-// Workers of this node show no activity (rendezvous/coordinator/silent_ranks.h).
+// Workers of this node show no activity (rendezvous/ranks/silent_ranks.h).
 struct HangSuspected {
   int round = 0;
   Milliseconds settle{0};  // other workers of the same hang are detected within this time

@@ -5,9 +5,7 @@
 
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/net/frame_reader.h"
-#include "rendezvous/net/member_addresses.h"
 #include "rendezvous/protocol/line_window.h"
-#include "rendezvous/protocol/message_layouts.h"
 #include "rendezvous/protocol/wire_fields.h"
 
 namespace drun::rendezvous {
@@ -16,6 +14,155 @@ namespace {
 constexpr WireRange kPort{0, 65535};
 constexpr std::size_t kMostListed = 64;
 constexpr WireRange kTerm{0, std::int64_t{1} << 60};
+constexpr std::size_t kMessageBytes = std::size_t{8} << 10;
+constexpr std::size_t kTracebackBytes = std::size_t{32} << 10;
+constexpr std::size_t kTailLines = 20;
+constexpr std::size_t kTailLineBytes = 2048;
+
+}  // namespace
+
+// --- Failures and outcomes
+
+void fields(auto& archive, Exited& exited) { archive.integer(exited.code, {0, 255}); }
+void fields(auto& archive, Killed& killed) {
+  archive.integer(killed.signal, kSignal);
+  archive.flag(killed.core_dumped);
+}
+void fields(auto& archive, NotStarted& not_started) {
+  archive.integer(not_started.error_number, {0, 4095});
+}
+
+void fields(auto& archive, Hung& hung) { archive.text(hung.how, kSentenceBytes); }
+
+void fields(auto& archive, Failure& failure) {
+  counts(archive, failure.rank, failure.local_rank, failure.node_rank, failure.round);
+  archive.text(failure.role, kNameBytes);
+  archive.text(failure.host, kNameBytes);
+  archive.integer(failure.pid, kPid);
+  one_of(archive, failure.status);
+  moment(archive, failure.time);
+  archive.flag(failure.out_of_memory);
+  archive.text(failure.program, kIdentityBytes);
+  archive.text(failure.error_file, kIdentityBytes);
+  archive.text(failure.message, kMessageBytes);
+  archive.text(failure.traceback, kTracebackBytes);
+  archive.list(failure.stderr_tail, kTailLines,
+               [](auto& each, std::string& line) { each.text(line, kTailLineBytes); });
+  archive.text(failure.stderr_file, kIdentityBytes);
+}
+
+void fields(auto& archive, AgedFailure& aged) {
+  fields(archive, aged.failure);
+  archive.duration(aged.age, kMostMicroseconds);
+}
+
+void fields(auto& archive, Error& error) {
+  archive.integer(error.code, {0, static_cast<int>(ErrorCode::System)});
+  archive.text(error.message, kSentenceBytes);
+}
+
+// Endings.
+void fields(auto&, Succeeded&) {}
+template <typename Archive>
+void fields(Archive& archive, WorkersFailed& failed) {
+  list_of(archive, failed.failures, kMostFailures);
+  if constexpr (Archive::kIsReader) {
+    if (failed.failures.empty()) archive.fail();  // there is always a root cause
+  }
+}
+void fields(auto& archive, Interrupted& interrupted) {
+  archive.integer(interrupted.signal, kSignal);
+  optional_rank(archive, interrupted.node_rank);
+  archive.text(interrupted.host, kNameBytes);
+}
+void fields(auto& archive, NodeLost& lost) {
+  archive.integer(lost.node_rank, kCount);
+  archive.text(lost.host, kNameBytes);
+  archive.flag(lost.is_coordinator);
+  archive.text(lost.reason, kSentenceBytes);
+}
+void fields(auto& archive, Preempted& preempted) { archive.text(preempted.reason, kSentenceBytes); }
+void fields(auto& archive, NotRun& not_run) { fields(archive, not_run.error); }
+
+void fields(auto& archive, PhaseTimes& times) {
+  for (auto& time : times) archive.duration(time, kMostMilliseconds);
+}
+void fields(auto& archive, NodeTimes& times) {
+  fields(archive, times.phases);
+  archive.integer(times.current, {0, kPhaseCount - 1});
+  optional_rank(archive, times.slowest_start);
+  archive.duration(times.slowest_start_time, kMostMilliseconds);
+}
+void fields(auto& archive, JobTimes& times) {
+  archive.integer(times.nodes, kCount);
+  fields(archive, times.mean);
+  for (LongestTime& longest : times.longest) {
+    archive.duration(longest.time, kMostMilliseconds);
+    archive.integer(longest.node_rank, kCount);
+    optional_rank(archive, longest.rank);
+  }
+}
+
+void fields(auto& archive, SlowRank& slow) {
+  optional_rank(archive, slow.rank);
+  archive.integer(slow.node_rank, kCount);
+  archive.text(slow.host, kNameBytes);
+  counts(archive, slow.round, slow.percent);
+  archive.text(slow.evidence, kSentenceBytes);
+  archive.flag(slow.is_slow);
+}
+
+void fields(auto& archive, LeftOut& node) {
+  archive.integer(node.node_rank, kCount);
+  archive.text(node.host, kNameBytes);
+  archive.integer(node.round, kCount);
+  archive.text(node.reason, kSentenceBytes);
+}
+void fields(auto& archive, Outcome& outcome) {
+  one_of(archive, outcome.ending);
+  archive.text(outcome.run_id, kIdentityBytes);
+  counts(archive, outcome.node_count, outcome.world_size, outcome.restarts, outcome.max_restarts,
+         outcome.failures_left_out);
+  archive.duration(outcome.duration, kMostMilliseconds);
+  list_of(archive, outcome.left_out, kMostLeftOut);
+  fields(archive, outcome.times);
+  list_of(archive, outcome.slow, kMostSlowRanks);
+}
+
+// --- Census
+
+void fields(auto& archive, CensusNode& node) {
+  optional_rank(archive, node.node_rank);
+  archive.text(node.host, kNameBytes);
+  archive.integer(node.workers, kCount);
+  word(archive, node.presence, NodePresence::Lost);
+  archive.text(node.answer, kMostStatusBytes);
+  archive.duration(node.heard, kMostMilliseconds);
+}
+
+void fields(auto& archive, JobFacts& job) {
+  archive.text(job.endpoint, kIdentityBytes);
+  word(archive, job.phase, JobPhase::Finishing);
+  counts(archive, job.min_nodes, job.max_nodes, job.joined_nodes, job.spares);
+  optional_rank(archive, job.round);
+  archive.flag(job.is_preflight);
+  counts(archive, job.world_size, job.restarts, job.restarts_left, job.max_restarts);
+  archive.duration(job.up, kMostMilliseconds);
+  archive.duration(job.round_up, kMostMilliseconds);
+  optional(archive, job.last_failure);
+  list_of(archive, job.left_out, kMostLeftOut);
+  fields(archive, job.times);
+  list_of(archive, job.slow, kMostSlowRanks);
+}
+
+void fields(auto& archive, Census& census) {
+  archive.text(census.note, kSentenceBytes);
+  fields(archive, census.job);
+  list_of(archive, census.nodes, kMostCensusNodes);
+  archive.integer(census.nodes_not_listed, kCount);
+  archive.list(census.missing_ranks, kMostMissingTold,
+               [](auto& each, int& node_rank) { each.integer(node_rank, kCount); });
+}
 
 // Fails unless the roles cover all workers of the node.
 template <typename Archive, typename Share>
@@ -25,61 +172,39 @@ void require_whole(Archive& archive, const std::vector<Share>& roles, int worker
   }
 }
 
-template <typename Archive>
-void fields(Archive& archive, World& world) {
+void fields(auto& archive, World& world) {
   archive.text(world.run_id, kIdentityBytes);
-  archive.integer(world.round, kCount);
-  archive.integer(world.restarts, kCount);
-  archive.integer(world.max_restarts, kCount);
-  archive.integer(world.node_rank, kCount);
-  archive.integer(world.node_count, kCount);
-  archive.integer(world.base_rank, kCount);
-  archive.integer(world.local_world_size, kCount);
-  archive.integer(world.world_size, kCount);
+  counts(archive, world.round, world.restarts, world.max_restarts, world.node_rank,
+         world.node_count, world.base_rank, world.local_world_size, world.world_size);
   archive.text(world.role, kNameBytes);
-  archive.integer(world.role_base_rank, kCount);
-  archive.integer(world.role_world_size, kCount);
+  counts(archive, world.role_base_rank, world.role_world_size);
   archive.text(world.master_addr, kIdentityBytes);
   archive.integer(world.master_port, kPort);
-  archive.flag(world.use_agent_store);
-  archive.flag(world.is_preflight);
+  flags(archive, world.use_agent_store, world.is_preflight);
   archive.list(world.roles, kMostRoleShares, [](auto& each, RoleRanks& share) {
     each.text(share.role, kNameBytes);
-    each.integer(share.workers, kCount);
-    each.integer(share.base_rank, kCount);
-    each.integer(share.world_size, kCount);
+    counts(each, share.workers, share.base_rank, share.world_size);
   });
   require_whole(archive, world.roles, world.local_world_size);
 }
 
-template <typename Archive>
-void fields(Archive& archive, NodeRecord& record) {
+void fields(auto& archive, NodeRecord& record) {
   archive.text(record.name, kRecordTextBytes);
-  archive.integer(record.slot, kCount);
-  archive.integer(record.losses, kCount);
+  counts(archive, record.slot, record.losses);
   archive.flag(record.is_left_out);
-  archive.integer(record.node_rank, kCount);
-  archive.integer(record.round, kCount);
+  counts(archive, record.node_rank, record.round);
   archive.text(record.reason, kRecordTextBytes);
 }
-template <typename Archive>
-void fields(Archive& archive, std::vector<NodeRecord>& records) {
-  archive.list(records, kMostRecords, [](auto& each, NodeRecord& record) { fields(each, record); });
-}
 
-template <typename Archive>
-void fields(Archive& archive, Past& past) {
-  archive.integer(past.rounds, kCount);
-  archive.integer(past.node_count, kCount);
+void fields(auto& archive, Past& past) {
+  counts(archive, past.rounds, past.node_count);
   archive.duration(past.age, kMostMilliseconds);
   archive.text(past.coordinator, kNameBytes);
   archive.integer(past.restarts, kCount);
   archive.list(past.restart_ages, kMostRestartsTold,
                [](auto& each, Milliseconds& age) { each.duration(age, kMostMilliseconds); });
-  fields(archive, past.records);
-  bool has_failure = past.failure.has_value();
-  archive.flag(has_failure);
-  if (has_failure) fields(archive, past.failure ? *past.failure : past.failure.emplace());
+  list_of(archive, past.records, kMostRecords);
+  optional(archive, past.failure);
 }
 
 // --- Queries
@@ -91,53 +216,44 @@ void opaque(Archive& archive, std::string& bytes, std::size_t limit_bytes) {
   archive.text(bytes, limit_bytes);
 }
 
-template <typename Archive>
-void fields(Archive& archive, Query& query) {
+void fields(auto& archive, Query& query) {
   archive.bits(query.number);
   word(archive, query.kind, QueryKind::Log);
   archive.integer(query.rank, kCount);
   opaque(archive, query.question, kMostQuestionBytes);
 }
-template <typename Archive>
-void fields(Archive& archive, NodeQuery& query) {
+void fields(auto& archive, NodeQuery& query) {
   archive.bits(query.number);
   word(archive, query.kind, QueryKind::Log);
   opaque(archive, query.question, kMostQuestionBytes);
 }
-template <typename Archive>
-void fields(Archive& archive, NodeAnswer& given) {
+void fields(auto& archive, NodeAnswer& given) {
   archive.bits(given.number);
   opaque(archive, given.answer, kMostNodeAnswerBytes);
 }
 // The number comes first (SharedResult).
-template <typename Archive>
-void fields(Archive& archive, QueryResult& result) {
+void fields(auto& archive, QueryResult& result) {
   archive.bits(result.number);
   archive.text(result.note, kSentenceBytes);
   opaque(archive, result.answer, kMostResultBytes);
 }
 
 // --- From members
-template <typename Archive>
-void fields(Archive& archive, Hello& hello) {
+void fields(auto& archive, Hello& hello) {
   archive.text(hello.run_id, kIdentityBytes);
   optional_rank(archive, hello.node_rank);
-  archive.integer(hello.node_count, kCount);
-  archive.integer(hello.local_world_size, kCount);
+  counts(archive, hello.node_count, hello.local_world_size);
   archive.text(hello.role, kNameBytes);
   archive.text(hello.host, kNameBytes);
   archive.integer(hello.pid, kPid);
   archive.bits(hello.instance);
   archive.flag(hello.is_probe);
-  archive.integer(hello.min_node_count, kCount);
-  archive.integer(hello.slot, kCount);
+  counts(archive, hello.min_node_count, hello.slot);
   archive.flag(hello.is_coordinator);
   archive.list(hello.addresses, kMostAddressesTold, [](auto& each, std::string& address) {
     each.text(address, kMostAddressesToldBytes);
   });
-  bool has_past = hello.past.has_value();
-  archive.flag(has_past);
-  if (has_past) fields(archive, hello.past ? *hello.past : hello.past.emplace());
+  optional(archive, hello.past);
   archive.integer(hello.lost_term, kTerm);
   archive.flag(hello.gathers);
   archive.list(hello.roles, kMostRoleShares, [](auto& each, RoleShare& share) {
@@ -146,20 +262,14 @@ void fields(Archive& archive, Hello& hello) {
   });
   require_whole(archive, hello.roles, hello.local_world_size);
 }
-template <typename Archive>
-void fields(Archive& archive, Failed& failed) {
+void fields(auto& archive, Failed& failed) {
   archive.integer(failed.round, kCount);
   fields(archive, failed.first);
 }
-template <typename Archive>
-void fields(Archive& archive, AllReturned& returned) {
-  archive.integer(returned.round, kCount);
-}
-template <typename Archive>
-void fields(Archive& archive, Stopped& stopped) {
+void fields(auto& archive, AllReturned& returned) { archive.integer(returned.round, kCount); }
+void fields(auto& archive, Stopped& stopped) {
   archive.integer(stopped.round, kCount);
-  archive.list(stopped.failures, kMostFailures,
-               [](auto& each, AgedFailure& failure) { fields(each, failure); });
+  list_of(archive, stopped.failures, kMostFailures);
   archive.integer(stopped.left_out, kCount);
   archive.text(stopped.unusable, kSentenceBytes);
   WorkProgress& progress = stopped.progress;
@@ -168,14 +278,9 @@ void fields(Archive& archive, Stopped& stopped) {
   archive.flag(has_step);
   if (has_step) archive.bits(progress.step ? *progress.step : progress.step.emplace());
 }
-template <typename Archive>
-void fields(Archive& archive, Signaled& signaled) {
-  archive.integer(signaled.signal, kSignal);
-}
-template <typename Archive>
-void fields(Archive&, Ping&) {}
-template <typename Archive>
-void fields(Archive& archive, HangSuspected& suspected) {
+void fields(auto& archive, Signaled& signaled) { archive.integer(signaled.signal, kSignal); }
+void fields(auto&, Ping&) {}
+void fields(auto& archive, HangSuspected& suspected) {
   archive.integer(suspected.round, kCount);
   archive.duration(suspected.settle, kMostMilliseconds);
   archive.list(suspected.groups, kMostSuspectGroups, [](auto& each, SuspectGroup& group) {
@@ -185,8 +290,7 @@ void fields(Archive& archive, HangSuspected& suspected) {
   });
 }
 
-template <typename Archive>
-void fields(Archive& archive, Ballot& ballot) {
+void fields(auto& archive, Ballot& ballot) {
   archive.text(ballot.run_id, kIdentityBytes);
   archive.text(ballot.seats, kIdentityBytes);
   archive.integer(ballot.seat, kCount);
@@ -197,27 +301,19 @@ void fields(Archive& archive, Ballot& ballot) {
   archive.integer(ballot.rounds, kCount);
 }
 
-template <typename Archive>
-void fields(Archive& archive, Lines& lines) {
-  archive.integer(lines.round, kCount);
-  archive.integer(lines.local_rank, kCount);
-  for (bool* flag : {&lines.is_stderr, &lines.is_shown, &lines.is_labeled, &lines.is_kept,
-                     &lines.goes_on, &lines.is_end})
-    archive.flag(*flag);
+void fields(auto& archive, Lines& lines) {
+  counts(archive, lines.round, lines.local_rank);
+  flags(archive, lines.is_stderr, lines.is_shown, lines.is_labeled, lines.is_kept, lines.goes_on,
+        lines.is_end);
   moment(archive, lines.time);
   archive.text(lines.text, kMostLinesTextBytes);
 }
 
-template <typename Archive>
-void fields(Archive& archive, TimesReport& told) {
-  fields(archive, told.times);
-}
+void fields(auto& archive, TimesReport& told) { fields(archive, told.times); }
 
-template <typename Archive>
-void fields(Archive& archive, SpeedReport& told) {
+void fields(auto& archive, SpeedReport& told) {
   NodeSpeed& speed = told.speed;
-  archive.integer(told.round, kCount);
-  archive.integer(speed.window, kCount);
+  counts(archive, told.round, speed.window);
   archive.duration(speed.length, kMostMilliseconds);
   word(archive, speed.measure, SpeedMeasure::Steps);
   archive.flag(speed.has_progress);
@@ -228,26 +324,17 @@ void fields(Archive& archive, SpeedReport& told) {
   archive.flag(speed.is_hot);
 }
 
-template <typename Archive>
-void fields(Archive& archive, LivenessReply& reply) {
-  archive.bits(reply.check);
-}
+void fields(auto& archive, LivenessReply& reply) { archive.bits(reply.check); }
 
 // --- From the coordinator, and answers of seats
-template <typename Archive>
-void fields(Archive& archive, Welcome& welcome) {
+void fields(auto& archive, Welcome& welcome) {
   archive.duration(welcome.heartbeat_timeout, kMostMilliseconds);
   archive.integer(welcome.term, kTerm);
   archive.integer(welcome.line_window_bytes, kCount);
 }
-template <typename Archive>
-void fields(Archive& archive, LinesTaken& taken) {
-  archive.integer(taken.bytes, kCount);
-}
-template <typename Archive>
-void fields(Archive& archive, Waiting& waiting) {
-  archive.integer(waiting.node_count, kCount);
-  archive.integer(waiting.joined_count, kCount);
+void fields(auto& archive, LinesTaken& taken) { archive.integer(taken.bytes, kCount); }
+void fields(auto& archive, Waiting& waiting) {
+  counts(archive, waiting.node_count, waiting.joined_count);
   archive.list(waiting.joined, kMostListed, [](auto& each, NodeName& name) {
     each.integer(name.node_rank, kCount);
     each.text(name.host, kNameBytes);
@@ -258,39 +345,25 @@ void fields(Archive& archive, Waiting& waiting) {
   archive.flag(waiting.is_spare);
   archive.duration(waiting.left, kMostMilliseconds);
 }
-template <typename Archive>
-void fields(Archive& archive, Refused& refused) {
-  fields(archive, refused.error);
-}
-template <typename Archive>
-void fields(Archive& archive, WorldReady& ready) {
-  fields(archive, ready.world);
-}
-template <typename Archive>
-void fields(Archive& archive, Stop& stop) {
-  archive.integer(stop.round, kCount);
-  archive.text(stop.cause, kSentenceBytes);
-  bool has_notice = stop.notice.has_value();
-  archive.flag(has_notice);
-  if (!has_notice) return;
-  StopNotice& notice = stop.notice ? *stop.notice : stop.notice.emplace();
+void fields(auto& archive, Refused& refused) { fields(archive, refused.error); }
+void fields(auto& archive, WorldReady& ready) { fields(archive, ready.world); }
+void fields(auto& archive, StopNotice& notice) {
   archive.integer(notice.signal, kSignal);
   archive.duration(notice.time, kMostMilliseconds);
 }
-template <typename Archive>
-void fields(Archive& archive, Finish& finish) {
-  fields(archive, finish.outcome);
+void fields(auto& archive, Stop& stop) {
+  archive.integer(stop.round, kCount);
+  archive.text(stop.cause, kSentenceBytes);
+  optional(archive, stop.notice);
 }
-template <typename Archive>
-void fields(Archive&, Pong&) {}
-template <typename Archive>
-void fields(Archive& archive, HangFound& found) {
+void fields(auto& archive, Finish& finish) { fields(archive, finish.outcome); }
+void fields(auto&, Pong&) {}
+void fields(auto& archive, HangFound& found) {
   archive.integer(found.round, kCount);
   archive.text(found.cause, kSentenceBytes);
   opaque(archive, found.evidence, kMostResultBytes);
 }
-template <typename Archive>
-void fields(Archive& archive, FaultInjected& told) {
+void fields(auto& archive, FaultInjected& told) {
   InjectedFault& fault = told.fault;
   archive.text(fault.fault, kSentenceBytes);
   WallTime time = fault.time.value_or(WallTime{});
@@ -301,49 +374,38 @@ void fields(Archive& archive, FaultInjected& told) {
   archive.text(fault.host, kNameBytes);
   archive.integer(fault.round, kCount);
 }
-template <typename Archive>
-void fields(Archive& archive, NodeLeftOut& told) {
-  fields(archive, told.node);
-}
+void fields(auto& archive, NodeLeftOut& told) { fields(archive, told.node); }
 
-template <typename Archive>
-void fields(Archive& archive, SlowFound& told) {
-  fields(archive, told.slow);
-}
+void fields(auto& archive, SlowFound& told) { fields(archive, told.slow); }
 
-template <typename Archive>
-void fields(Archive& archive, Vote& vote) {
+void fields(auto& archive, Vote& vote) {
   archive.bits(vote.number);
   archive.bits(vote.instance);
-  archive.flag(vote.is_granted);
-  archive.flag(vote.is_fresh);
+  flags(archive, vote.is_granted, vote.is_fresh);
   archive.duration(vote.free_in, kMostMilliseconds);
   archive.integer(vote.term, kTerm);
   archive.integer(vote.rounds, kCount);
 }
-template <typename Archive>
-void fields(Archive& archive, Follow& follow) {
+void fields(auto& archive, Follow& follow) {
   archive.text(follow.host, kIdentityBytes);
   archive.integer(follow.port, kPort);
   archive.integer(follow.term, kTerm);
 }
 
-template <typename Archive>
-void fields(Archive& archive, Remember& remember) {
-  fields(archive, remember.records);
+void fields(auto& archive, Remember& remember) {
+  list_of(archive, remember.records, kMostRecords);
   archive.integer(remember.restarts, kCount);
 }
 
-template <typename Archive>
-void fields(Archive& archive, LivenessCheck& check) {
-  archive.bits(check.check);
-}
+void fields(auto& archive, LivenessCheck& check) { archive.bits(check.check); }
+
+namespace {
 
 template <typename Message>
 std::string encode_frame(Message message) {
   std::string frame(4, '\0');
   WireWriter writer(frame);
-  one_of(writer, message, [](auto& archive, auto& alternative) { fields(archive, alternative); });
+  one_of(writer, message);
   const std::size_t size = frame.size() - 4;
   assert(size <= kFrameLimitBytes);
   std::string length;
@@ -355,7 +417,7 @@ template <typename Message>
 Result<Message> decode_frame(std::string_view frame, std::string_view sender) {
   Result<Message> result = Message();  // decoded in place: g++ 14 misjudges a move of the variant
   WireReader reader(frame);
-  one_of(reader, *result, [](auto& archive, auto& alternative) { fields(archive, alternative); });
+  one_of(reader, *result);
   if (reader.is_complete()) return result;
   return Error{ErrorCode::Refused, "malformed message from " + std::string(sender) + " (" +
                                        std::to_string(frame.size()) + " bytes, beginning with " +

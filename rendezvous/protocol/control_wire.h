@@ -27,6 +27,10 @@ constexpr std::size_t kFrameLimitBytes = std::size_t{512} << 10;
 // always fits.
 constexpr std::size_t kFailuresBudgetBytes = std::size_t{64} << 10;
 
+// Limits of the addresses in a Hello.
+constexpr std::size_t kMostAddressesToldBytes = 64;  // of each
+constexpr std::size_t kMostAddressesTold = 64;
+
 // Limits of one HangSuspected: groups, and the ranges and pids of all groups together. An agent
 // with more suspects sends several messages.
 constexpr std::size_t kMostSuspectGroups = 64;

@@ -14,12 +14,26 @@ void append_rest(std::string& list, long count) {
   if (count > 0) list += " and " + std::to_string(count) + " more";
 }
 
-std::string joined_hosts(const Waiting& waiting) {
-  std::string joined;
-  for (const NodeName& node : waiting.joined) append_item(joined, node.host);
-  append_rest(joined,
+// "a, b and 2 more"; `text_of`: of a node that has joined.
+template <typename TextOf>
+std::string joined_list(const Waiting& waiting, TextOf text_of) {
+  std::string list;
+  for (const NodeName& node : waiting.joined) append_item(list, text_of(node));
+  append_rest(list,
               static_cast<long>(waiting.joined_count) - static_cast<long>(waiting.joined.size()));
-  return joined.empty() ? "none" : joined;
+  return list.empty() ? "none" : list;
+}
+
+std::string joined_hosts(const Waiting& waiting) {
+  return joined_list(waiting, [](const NodeName& node) { return node.host; });
+}
+
+std::string missing_nodes(const Waiting& waiting) {
+  std::string list;
+  for (const int node_rank : waiting.missing) append_item(list, node_text(node_rank, ""));
+  append_rest(list, static_cast<long>(waiting.node_count) - waiting.joined_count -
+                        static_cast<long>(waiting.missing.size()));
+  return list;
 }
 
 }  // namespace
@@ -31,16 +45,8 @@ std::string node_text(int node_rank, std::string_view host) {
 }
 
 std::string roll_call(const Waiting& waiting) {
-  std::string missing;
-  for (const int node_rank : waiting.missing) append_item(missing, node_text(node_rank, ""));
-  append_rest(missing, static_cast<long>(waiting.node_count) - waiting.joined_count -
-                           static_cast<long>(waiting.missing.size()));
-  std::string joined;
-  for (const NodeName& node : waiting.joined)
-    append_item(joined, node_text(node.node_rank, node.host));
-  append_rest(joined,
-              static_cast<long>(waiting.joined_count) - static_cast<long>(waiting.joined.size()));
-  return missing + " missing (joined: " + (joined.empty() ? "none" : joined) + ")";
+  const auto text_of = [](const NodeName& node) { return node_text(node.node_rank, node.host); };
+  return missing_nodes(waiting) + " missing (joined: " + joined_list(waiting, text_of) + ")";
 }
 
 std::string waiting_text(const Waiting& waiting, std::string_view endpoint, Milliseconds left) {
@@ -57,12 +63,8 @@ std::string progress_text(const Waiting& waiting, Milliseconds since) {
     return count + node_range_text(waiting.min_node_count, waiting.node_count) + " joined (" +
            joined_hosts(waiting) + ")" + time;
   }
-  std::string missing;
-  for (const int node_rank : waiting.missing) append_item(missing, node_text(node_rank, ""));
-  append_rest(missing, static_cast<long>(waiting.node_count) - waiting.joined_count -
-                           static_cast<long>(waiting.missing.size()));
   return count + std::to_string(waiting.node_count) + " nodes joined (" + joined_hosts(waiting) +
-         "), waiting for " + missing + time;
+         "), waiting for " + missing_nodes(waiting) + time;
 }
 
 std::string timeout_text(const Waiting& waiting, std::string_view endpoint, Milliseconds limit) {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <variant>
+#include <vector>
 
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/job/outcome.h"
@@ -24,22 +24,39 @@ constexpr std::size_t kIdentityBytes = 4096;  // run id, addresses, paths
 constexpr std::size_t kSentenceBytes = 4096;
 constexpr std::size_t kMostFailures = 4096;
 
+// The helpers below call fields(archive, x), which the source that includes this header defines in
+// the archive's namespace.
+
 // A variant as u8 index, then the alternative's fields. `Alternatives` stay default constructible.
-template <typename Archive, typename Variant, typename Each, std::size_t... Index>
-void one_of(Archive& archive, Variant& value, Each each, std::index_sequence<Index...>) {
+template <typename Archive, typename... Alternatives>
+void one_of(Archive& archive, std::variant<Alternatives...>& value) {
   auto index = static_cast<std::uint8_t>(value.index());
-  archive.kind(index, sizeof...(Index));
-  if constexpr (Archive::kIsReader)
-    ((index == Index ? void(value.template emplace<Index>()) : void()), ...);
-  std::visit([&archive, &each](auto& alternative) { each(archive, alternative); }, value);
-}
-template <typename Archive, typename Variant, typename Each>
-void one_of(Archive& archive, Variant& value, Each each) {
-  one_of(archive, value, each, std::make_index_sequence<std::variant_size_v<Variant>>());
+  archive.kind(index, sizeof...(Alternatives));
+  if constexpr (Archive::kIsReader) {
+    std::uint8_t each = 0;
+    ((index == each++ ? void(value.template emplace<Alternatives>()) : void()), ...);
+  }
+  std::visit([&archive](auto& alternative) { fields(archive, alternative); }, value);
 }
 
-template <typename Archive>
-void optional_rank(Archive& archive, std::optional<int>& node_rank) {
+template <typename Element>
+void list_of(auto& archive, std::vector<Element>& elements, std::size_t most) {
+  archive.list(elements, most, [](auto& each, Element& element) { fields(each, element); });
+}
+
+// A flag, then the value if there is one.
+template <typename Value>
+void optional(auto& archive, std::optional<Value>& value) {
+  bool has_value = value.has_value();
+  archive.flag(has_value);
+  if (has_value) fields(archive, value ? *value : value.emplace());
+}
+
+// Several fields, in this order.
+void counts(auto& archive, auto&... values) { (archive.integer(values, kCount), ...); }
+void flags(auto& archive, auto&... values) { (archive.flag(values), ...); }
+
+void optional_rank(auto& archive, std::optional<int>& node_rank) {
   bool has_rank = node_rank.has_value();
   int rank = node_rank.value_or(0);
   archive.flag(has_rank);
@@ -48,23 +65,21 @@ void optional_rank(Archive& archive, std::optional<int>& node_rank) {
 }
 
 // An enumeration whose values are 0 to `last`.
-template <typename Archive, typename Enum>
-void word(Archive& archive, Enum& value, Enum last) {
+template <typename Enum>
+void word(auto& archive, Enum& value, Enum last) {
   auto number = static_cast<int>(value);
   archive.integer(number, {0, static_cast<int>(last)});
   value = static_cast<Enum>(number);
 }
 
-template <typename Archive>
-void rank_ranges(Archive& archive, RankRanges& ranks, std::size_t most) {
+void rank_ranges(auto& archive, RankRanges& ranks, std::size_t most) {
   archive.list(ranks, most, [](auto& each, RankRange& range) {
     each.integer(range.first, kCount);
     each.integer(range.last, {range.first, kCount.high});
   });
 }
 
-template <typename Archive>
-void moment(Archive& archive, WallTime& time) {
+void moment(auto& archive, WallTime& time) {
   auto since_epoch = time.time_since_epoch();
   archive.duration(since_epoch, kMostMicroseconds);
   time = WallTime(since_epoch);

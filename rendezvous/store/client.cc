@@ -1,16 +1,20 @@
 #include "rendezvous/store/client.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
-#include "rendezvous/store/connection.h"
+#include "rendezvous/base/bytes.h"
 
 namespace drun {
 namespace {
 
-using Milliseconds = StoreClient::Milliseconds;
-
-// A larger answer is invalid.
-constexpr std::uint64_t kMostKeys = std::uint64_t{1} << 26;
+// Larger answers are invalid.
+constexpr std::uint64_t kMostAnswerBytes = std::uint64_t{1} << 32;
+constexpr std::size_t kMostReadBytes = 1 << 20;
+// The time limit for the answer to CANCEL_WAIT, which a working server sends at
+// once.
+constexpr std::chrono::seconds kCancelTime{10};
 
 std::string shown(std::string_view key) {
   return "\"" + std::string(key.substr(0, 100)) + (key.size() > 100 ? "...\"" : "\"");
@@ -28,192 +32,178 @@ Result<StoreClient> StoreClient::connect(const Options& options) {
   Result<StoreHandshake> handshake =
       shake_hands(options.endpoint, options.dialect, after(options.timeout));
   if (!handshake) return handshake.error();
-  return StoreClient(std::make_unique<StoreExchange>(options.endpoint, *std::move(handshake)),
-                     options.timeout);
+  return StoreClient(options.endpoint, *std::move(handshake), options.timeout);
 }
 
-StoreClient::StoreClient(std::unique_ptr<StoreExchange> exchange, Milliseconds timeout)
-    : exchange_(std::move(exchange)), timeout_(timeout) {}
-StoreClient::StoreClient(StoreClient&&) noexcept = default;
-StoreClient& StoreClient::operator=(StoreClient&&) noexcept = default;
-StoreClient::~StoreClient() = default;
+StoreClient::StoreClient(const Endpoint& endpoint, StoreHandshake handshake, Milliseconds timeout)
+    : endpoint_(endpoint),
+      dialect_(handshake.dialect),
+      timeout_(timeout),
+      stream_(std::move(handshake.stream)) {}
 
-const Endpoint& StoreClient::endpoint() const { return exchange_->endpoint(); }
-Dialect StoreClient::dialect() const { return exchange_->dialect(); }
-Milliseconds StoreClient::timeout() const { return timeout_; }
-void StoreClient::set_timeout(Milliseconds timeout) { timeout_ = timeout; }
+// --- Operations
 
 Result<std::int64_t> StoreClient::announce() {
-  return exchange_->begin(Opcode::Add, "init/", timeout()).text("init/").number(1).ask_number();
+  begin(Opcode::Add, "init/");
+  put_text(request_, "init/");
+  put_u64(request_, 1);
+  if (const Result<void> sent = send(); !sent) return sent.error();
+  return read_number();
 }
 
 Result<void> StoreClient::set(std::string_view key, std::string_view value) {
-  return exchange_->begin(Opcode::Set, shown(key), timeout()).key(key).text(value).send();
+  begin(Opcode::Set, shown(key));
+  put_key(key);
+  put_text(request_, value);
+  return send();
 }
 
-Result<std::string> StoreClient::get(std::string_view key) { return get(key, timeout()); }
-
-Result<std::string> StoreClient::get(std::string_view key, Milliseconds timeout) {
+Result<std::string> StoreClient::get(std::string_view key) {
   const std::string name(key);
-  const Result<void> waited = wait({&name, 1}, timeout);
-  if (!waited) return waited.error();
-  const Result<void> sent =
-      exchange_->begin(Opcode::Get, shown(key), this->timeout()).key(key).send();
-  if (!sent) return sent.error();
-  return exchange_->read_text();
+  if (const Result<void> waited = wait({&name, 1}); !waited) return waited.error();
+  begin(Opcode::Get, shown(key));
+  put_key(key);
+  if (const Result<void> sent = send(); !sent) return sent.error();
+  return read_text();
 }
 
 Result<std::int64_t> StoreClient::add(std::string_view key, std::int64_t delta) {
-  return exchange_->begin(Opcode::Add, shown(key), timeout()).key(key).number(delta).ask_number();
+  begin(Opcode::Add, shown(key));
+  put_key(key);
+  put_u64(request_, static_cast<std::uint64_t>(delta));
+  if (const Result<void> sent = send(); !sent) return sent.error();
+  return read_number();
 }
 
 Result<std::string> StoreClient::compare_set(std::string_view key, std::string_view expected,
                                              std::string_view desired) {
-  const Result<void> sent = exchange_->begin(Opcode::CompareSet, shown(key), timeout())
-                                .key(key)
-                                .text(expected)
-                                .text(desired)
-                                .send();
-  if (!sent) return sent.error();
-  return exchange_->read_text();
+  begin(Opcode::CompareSet, shown(key));
+  put_key(key);
+  put_text(request_, expected);
+  put_text(request_, desired);
+  if (const Result<void> sent = send(); !sent) return sent.error();
+  return read_text();
 }
 
-Result<void> StoreClient::wait(std::span<const std::string> keys) { return wait(keys, timeout()); }
+// Waits for the byte that ends the wait; cancels the wait at the timeout.
+Result<void> StoreClient::wait(std::span<const std::string> keys) {
+  begin(Opcode::Wait, shown(keys));
+  put_keys(keys);
+  if (const Result<void> sent = send(); !sent) return sent;
+  char byte = 0;
+  const Result<void> got = stream_->read(&byte, 1, deadline_);
+  if (!got && got.error().code == ErrorCode::Timeout) return cancel_wait();
+  if (!got) return broken(got.error());
+  return byte == 0 ? Result<void>() : Result<void>(nonsense("not the end of waiting"));
+}
 
-Result<void> StoreClient::wait(std::span<const std::string> keys, Milliseconds timeout) {
-  if (dialect() == Dialect::Legacy && timeout <= Milliseconds(0)) {
-    // Its WAIT cannot be canceled, but a single check does not wait.
-    const Result<bool> is_there = check(keys);
-    if (!is_there) return is_there.error();
-    return *is_there ? Result<void>() : Result<void>(exchange_->timed_out());
+Result<void> StoreClient::cancel_wait() {
+  const Error late = named({ErrorCode::Timeout, "timed out"});
+  const std::optional<std::uint8_t> cancel = to_byte(Opcode::CancelWait, dialect_);
+  if (!cancel) {
+    // The wait cannot be canceled, and the answer may come at any time. Only a
+    // new connection is free of it.
+    stream_.reset();
+    needs_reopening_ = true;
+    return late;
   }
-  return exchange_->begin(Opcode::Wait, shown(keys), timeout).keys(keys).send_and_wait();
+  deadline_ = after(kCancelTime);
+  request_.assign(1, static_cast<char>(*cancel));
+  if (const Result<void> sent = send(); !sent) return sent;
+  std::array<char, 1> byte{};
+  if (const Result<void> first = read(byte.data(), 1); !first) return first;
+  if (byte[0] == 1) return late;
+  // The answer was sent before the cancellation arrived; it counts as in time.
+  if (byte[0] != 0) return nonsense("not the end of waiting, nor of its canceling");
+  if (const Result<void> second = read(byte.data(), 1); !second) return second;
+  if (byte[0] != 1) return nonsense("not the end of waiting, nor of its canceling");
+  return {};
 }
 
 Result<bool> StoreClient::check(std::span<const std::string> keys) {
-  const Result<void> sent =
-      exchange_->begin(Opcode::Check, shown(keys), timeout()).keys(keys).send();
-  if (!sent) return sent.error();
-  const Result<std::uint8_t> answer = exchange_->read_byte();
-  if (!answer) return answer.error();
-  if (*answer > 1) return exchange_->nonsense("neither ready nor not ready");
-  return *answer == 0;
+  begin(Opcode::Check, shown(keys));
+  put_keys(keys);
+  if (const Result<void> sent = send(); !sent) return sent.error();
+  char answer = 0;
+  if (const Result<void> got = read(&answer, 1); !got) return got.error();
+  if (answer != 0 && answer != 1) return nonsense("neither ready nor not ready");
+  return answer == 0;
 }
 
-Result<bool> StoreClient::delete_key(std::string_view key) {
-  const Result<std::int64_t> count =
-      exchange_->begin(Opcode::DeleteKey, shown(key), timeout()).key(key).ask_number();
-  if (!count) return count.error();
-  return *count > 0;
+// --- Requests and answers
+
+void StoreClient::begin(Opcode opcode, std::string subject) {
+  opcode_ = opcode;
+  subject_ = std::move(subject);
+  deadline_ = after(timeout_);
+  request_.assign(1, static_cast<char>(to_byte(opcode, dialect_).value()));
 }
 
-Result<std::int64_t> StoreClient::num_keys() {
-  return exchange_->begin(Opcode::NumKeys, "of all", timeout()).ask_number();
+void StoreClient::put_key(std::string_view key) {
+  put_u64(request_, key.size() + 1);
+  request_.push_back('/');
+  request_.append(key);
 }
 
-Result<void> StoreClient::append(std::string_view key, std::string_view bytes) {
-  return exchange_->begin(Opcode::Append, shown(key), timeout()).key(key).text(bytes).send();
+void StoreClient::put_keys(std::span<const std::string> keys) {
+  put_u64(request_, keys.size());
+  for (const std::string& key : keys) put_key(key);
 }
 
-Result<std::vector<std::string>> StoreClient::multi_get(std::span<const std::string> keys) {
-  return multi_get(keys, timeout());
-}
-
-Result<std::vector<std::string>> StoreClient::multi_get(std::span<const std::string> keys,
-                                                        Milliseconds timeout) {
-  const Result<void> waited = wait(keys, timeout);
-  if (!waited) return waited.error();
-  const bool is_legacy = dialect() == Dialect::Legacy;
-  if (!is_legacy) {
-    const Result<void> sent =
-        exchange_->begin(Opcode::MultiGet, shown(keys), this->timeout()).keys(keys).send();
-    if (!sent) return sent.error();
+Result<void> StoreClient::send() {
+  if (!stream_) {
+    if (!std::exchange(needs_reopening_, false))
+      return named({ErrorCode::Closed, "an earlier error closed the connection"});
+    Result<StoreHandshake> again = shake_hands(endpoint_, dialect_, deadline_);
+    if (!again) return named(again.error());
+    stream_ = std::move(again->stream);
   }
-  std::vector<std::string> values;
-  values.reserve(keys.size());
-  for (const std::string& key : keys) {
-    if (is_legacy) {
-      const Result<void> sent =
-          exchange_->begin(Opcode::Get, shown(key), this->timeout()).key(key).send();
-      if (!sent) return sent.error();
-    }
-    Result<std::string> value = exchange_->read_text();
-    if (!value) return value.error();
-    values.push_back(*std::move(value));
+  const Result<void> written = stream_->write(request_, deadline_);
+  return written ? written : Result<void>(broken(written.error()));
+}
+
+Result<void> StoreClient::read(char* to, std::size_t size_bytes) {
+  const Result<void> got = stream_->read(to, size_bytes, deadline_);
+  return got ? got : Result<void>(broken(got.error()));
+}
+
+Result<std::int64_t> StoreClient::read_number() {
+  std::array<char, 8> bytes{};
+  if (const Result<void> got = read(bytes.data(), bytes.size()); !got) return got.error();
+  return ByteReader({bytes.data(), bytes.size()}).i64();
+}
+
+Result<std::string> StoreClient::read_text() {
+  const Result<std::int64_t> length = read_number();
+  if (!length) return length.error();
+  std::uint64_t left_bytes = static_cast<std::uint64_t>(*length);
+  if (left_bytes > kMostAnswerBytes) return nonsense(std::to_string(left_bytes) + " bytes");
+  std::string text;
+  // Reads in pieces, so that a wrong length allocates only one piece.
+  while (left_bytes > 0) {
+    const std::size_t count = std::min<std::uint64_t>(left_bytes, kMostReadBytes);
+    const std::size_t old_size = text.size();
+    text.resize(old_size + count);
+    if (const Result<void> got = read(text.data() + old_size, count); !got) return got.error();
+    left_bytes -= count;
   }
-  return values;
+  return text;
 }
 
-Result<void> StoreClient::multi_set(std::span<const KeyValue> entries) {
-  if (entries.empty()) return {};
-  if (dialect() == Dialect::Legacy) {
-    for (const auto& [key, value] : entries) {
-      if (const Result<void> done = set(key, value); !done) return done;
-    }
-    return {};
-  }
-  exchange_->begin(Opcode::MultiSet, shown(entries.front().first), timeout());
-  exchange_->number(static_cast<std::int64_t>(entries.size()));
-  for (const auto& [key, value] : entries) exchange_->key(key).text(value);
-  return exchange_->send();
+Error StoreClient::named(Error error) const {
+  if (error.code == ErrorCode::Timeout)
+    error.message += " after " + std::to_string(timeout_.count()) + " ms";
+  return with_context(std::move(error), std::string(to_string(opcode_)) + " " + subject_ +
+                                            " at the store " + to_string(endpoint_));
 }
 
-Result<void> StoreClient::queue_push(std::string_view queue, std::string_view value) {
-  return exchange_->begin(Opcode::QueuePush, shown(queue), timeout()).key(queue).text(value).send();
+Error StoreClient::broken(Error error) {
+  stream_.reset();
+  return named(std::move(error));
 }
 
-Result<std::optional<std::string>> StoreClient::queue_pop(std::string_view queue,
-                                                          Milliseconds timeout) {
-  const std::string name(queue);
-  const StoreStream::Time deadline = after(timeout);
-  while (true) {
-    const Result<std::int64_t> length =
-        exchange_->begin(Opcode::QueuePop, shown(queue), this->timeout()).key(queue).ask_number();
-    if (!length) return length.error();
-    if (*length > 0) {
-      Result<std::string> front = exchange_->read_text();
-      if (!front) return front.error();
-      return std::optional<std::string>(*std::move(front));
-    }
-    if (timeout <= Milliseconds(0)) return std::optional<std::string>();
-    // Another client may have popped the value before this one woke up: wait for the next one.
-    const auto left = std::chrono::ceil<Milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left <= Milliseconds(0)) return exchange_->timed_out();
-    const Result<void> waited = wait({&name, 1}, left);
-    if (!waited) return waited.error();
-  }
-}
-
-Result<std::int64_t> StoreClient::queue_len(std::string_view queue) {
-  return exchange_->begin(Opcode::QueueLen, shown(queue), timeout()).key(queue).ask_number();
-}
-
-Result<std::vector<std::string>> StoreClient::list_keys() {
-  const Result<std::int64_t> count =
-      exchange_->begin(Opcode::ListKeys, "of all", timeout()).ask_number();
-  if (!count) return count.error();
-  if (static_cast<std::uint64_t>(*count) > kMostKeys) {
-    return exchange_->nonsense(std::to_string(*count) + " keys");
-  }
-  std::vector<std::string> keys;
-  for (std::int64_t i = 0; i < *count; ++i) {
-    Result<std::string> key = exchange_->read_text();
-    if (!key) return key.error();
-    if (key->starts_with('/')) keys.push_back(key->substr(1));
-  }
-  return keys;
-}
-
-Result<void> StoreClient::barrier(std::string_view key, std::int64_t world_size) {
-  return barrier(key, world_size, timeout());
-}
-
-Result<void> StoreClient::barrier(std::string_view key, std::int64_t world_size,
-                                  Milliseconds timeout) {
-  return exchange_->begin(Opcode::Barrier, shown(key), timeout)
-      .key(key)
-      .number(world_size)
-      .send_and_wait();
+Error StoreClient::nonsense(std::string_view what) {
+  return broken({ErrorCode::Refused, "the answer makes no sense: " + std::string(what)});
 }
 
 }  // namespace drun

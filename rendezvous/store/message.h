@@ -146,7 +146,6 @@ struct StoreLimits {
   std::size_t keys_per_request = 128 * 1024;  // of CHECK, WAIT, MULTI_GET and MULTI_SET
   std::size_t request_bytes = 256u << 20;     // all keys and values of one request
   std::size_t queued_bytes = 64u << 20;       // pushed to a peer that does not read
-  bool accepts_legacy = true;
   std::size_t memory_bytes = SIZE_MAX;
 };
 

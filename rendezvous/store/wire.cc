@@ -14,8 +14,8 @@ constexpr std::uint8_t kLegacyWatchKey = 7;
 constexpr std::uint8_t kLastLegacy = 8;
 constexpr std::uint8_t kLastCurrent = 18;
 
-// The fields of each operation: k a key, v a value, K counted keys, P counted pairs of key and
-// value, w a u32, n an i64.
+// The fields of each operation: k a key, v a value, K counted keys, P counted
+// pairs of key and value, w a u32, n an i64.
 std::string_view fields_of(Opcode opcode) {
   switch (opcode) {
     case Opcode::Set:
@@ -102,11 +102,10 @@ bool RequestDecoder::take_hello(std::string_view& input) {
       dialect_ = Dialect::Current;
       return true;
     }
-    if (!limits_.accepts_legacy || !may_be_store(static_cast<std::uint8_t>(input.front()))) {
-      if (hello_bytes_ == 0) return break_off("it does not begin as a TCPStore client does"), false;
-      if (!limits_.accepts_legacy) return break_off("wrong magic number in VALIDATE"), false;
-    }
-    // Not VALIDATE, so a legacy client whose first bytes were the same by chance.
+    if (hello_bytes_ == 0 && !may_be_store(static_cast<std::uint8_t>(input.front())))
+      return break_off("it does not begin as a TCPStore client does"), false;
+    // Not VALIDATE, so a legacy client whose first bytes were the same by
+    // chance.
     dialect_ = Dialect::Legacy;
     std::string_view seen = kValidate.substr(0, hello_bytes_);
     const std::optional<store::Request> request = run(seen);
@@ -117,7 +116,8 @@ bool RequestDecoder::take_hello(std::string_view& input) {
 }
 
 std::optional<store::Request> RequestDecoder::run(std::string_view& input) {
-  // A text of no bytes and a request of no fields are complete without another byte.
+  // A text of no bytes and a request of no fields are complete without another
+  // byte.
   while (broken_.empty() && !input.empty()) {
     switch (step_) {
       case Step::Opcode:
@@ -160,8 +160,9 @@ void RequestDecoder::take_opcode(std::string_view& input) {
   start_field();
 }
 
-// Continues to read an integer; returns true when it is complete. Bytes arrive lowest first, so a
-// value above the limit may be detected before its last byte.
+// Continues to read an integer; returns true when it is complete. Bytes arrive
+// lowest first, so a value above the limit may be detected before its last
+// byte.
 bool RequestDecoder::take_integer(std::string_view& input, std::size_t size_bytes,
                                   std::uint64_t limit) {
   const std::size_t count = std::min(size_bytes - integer_bytes_, input.size());
@@ -200,7 +201,8 @@ void RequestDecoder::take_length(std::string_view& input) {
     return break_off("more than " + std::to_string(limits_.request_bytes) + " bytes in " +
                      std::string(to_string(opcode_)));
   }
-  // Announced bytes that never arrive cost address space, not memory; beyond this, growing doubles.
+  // Announced bytes that never arrive cost address space, not memory; beyond
+  // this, growing doubles.
   constexpr std::size_t kReservedBytes = 1 << 20;
   held_bytes_ += sizeof(std::string);
   texts_.emplace_back().reserve(std::min(text_left_bytes_, kReservedBytes));
@@ -308,56 +310,6 @@ constexpr std::size_t kCopiedBytes = 2048;
 // The maximum size of a piece of copied bytes.
 constexpr std::size_t kPieceBytes = 16 * 1024;
 
-void put_keys(std::string& out, const std::vector<std::string>& keys) {
-  put_u64(out, keys.size());
-  for (const std::string& key : keys) put_text(out, key);
-}
-
-struct FieldsWriter {
-  std::string& out;
-
-  void operator()(const store::Ping& r) { put_u32(out, r.nonce); }
-  void operator()(const store::Set& r) { texts({r.key, r.value}); }
-  void operator()(const store::CompareSet& r) { texts({r.key, r.expected, r.desired}); }
-  void operator()(const store::Get& r) { texts({r.key}); }
-  void operator()(const store::Add& r) {
-    texts({r.key});
-    put_u64(out, static_cast<std::uint64_t>(r.delta));
-  }
-  void operator()(const store::Check& r) { put_keys(out, r.keys); }
-  void operator()(const store::Wait& r) { put_keys(out, r.keys); }
-  void operator()(const store::CancelWait&) {}
-  void operator()(const store::NumKeys&) {}
-  void operator()(const store::WatchKey& r) { texts({r.key}); }
-  void operator()(const store::DeleteKey& r) { texts({r.key}); }
-  void operator()(const store::Append& r) { texts({r.key, r.bytes}); }
-  void operator()(const store::MultiGet& r) { put_keys(out, r.keys); }
-  void operator()(const store::MultiSet& r) {
-    put_u64(out, r.entries.size());
-    for (const auto& [key, value] : r.entries) texts({key, value});
-  }
-  void operator()(const store::QueuePush& r) { texts({r.queue, r.value}); }
-  void operator()(const store::QueuePop& r) { texts({r.queue}); }
-  void operator()(const store::QueueLen& r) { texts({r.queue}); }
-  void operator()(const store::ListKeys&) {}
-  void operator()(const store::Barrier& r) {
-    texts({r.key});
-    put_u64(out, static_cast<std::uint64_t>(r.world_size));
-  }
-
-  void texts(std::initializer_list<std::string_view> list) {
-    for (const std::string_view text : list) put_text(out, text);
-  }
-};
-
-// In the order of store::Request's alternatives.
-constexpr Opcode kOpcodes[] = {
-    Opcode::Ping,      Opcode::Set,      Opcode::CompareSet, Opcode::Get,      Opcode::Add,
-    Opcode::Check,     Opcode::Wait,     Opcode::CancelWait, Opcode::NumKeys,  Opcode::WatchKey,
-    Opcode::DeleteKey, Opcode::Append,   Opcode::MultiGet,   Opcode::MultiSet, Opcode::QueuePush,
-    Opcode::QueuePop,  Opcode::QueueLen, Opcode::ListKeys,   Opcode::Barrier};
-static_assert(std::size(kOpcodes) == std::variant_size_v<store::Request>);
-
 void append_blob(const Blob& value, OutQueue& out) {
   std::string length;
   put_u64(length, value ? value->size() : 0);
@@ -372,14 +324,6 @@ void put_u64(std::string& out, std::uint64_t value) { ByteWriter(out).u64(value)
 void put_text(std::string& out, std::string_view text) {
   put_u64(out, text.size());
   out.append(text);
-}
-
-bool encode(const store::Request& request, Dialect dialect, std::string& out) {
-  const std::optional<std::uint8_t> byte = to_byte(kOpcodes[request.index()], dialect);
-  if (!byte) return false;
-  out.push_back(static_cast<char>(*byte));
-  std::visit(FieldsWriter{out}, request);
-  return true;
 }
 
 void OutQueue::append(std::string_view bytes) {
@@ -421,7 +365,8 @@ void OutQueue::consume(std::size_t count) {
     own_bytes_ -= done.value ? sizeof(Piece) : done.bytes.size();
     pieces_[first_++] = {};
   }
-  // Moves the rest down only if at least as many pieces are finished, which keeps it linear.
+  // Moves the rest down only if at least as many pieces are finished, which
+  // keeps it linear.
   if (first_ * 2 >= pieces_.size()) {
     pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;

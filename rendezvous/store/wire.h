@@ -110,14 +110,11 @@ class RequestDecoder {
   std::uint64_t number_ = 0;
 };
 
-// --- Encoding: requests for clients and tests, answers for the server
+// --- Encoding
 
 void put_u32(std::string& out, std::uint32_t value);
 void put_u64(std::string& out, std::uint64_t value);
 void put_text(std::string& out, std::string_view text);
-
-// Returns false, and appends nothing, if the dialect has no such operation.
-[[nodiscard]] bool encode(const store::Request& request, Dialect dialect, std::string& out);
 
 // The unsent answers of one connection, as pieces for writev. Shares large values instead of
 // copying them. Answers are the same in both dialects.

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rendezvous/coordinator/server.h"
 #include "rendezvous/member/client.h"
+#include "rendezvous/server/server.h"
 
 namespace drun {
 namespace {

@@ -25,6 +25,7 @@
 
 #include "rendezvous/store/server.h"
 #include "rendezvous/store/wire.h"
+#include "tests/support/store_requests.h"
 
 namespace drun {
 namespace {

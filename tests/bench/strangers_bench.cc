@@ -27,8 +27,8 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/coordinator/server.h"
 #include "rendezvous/member/client.h"
+#include "rendezvous/server/server.h"
 
 namespace drun {
 namespace {

@@ -115,8 +115,8 @@ TEST_CASE(
   CHECK(job.sites[2]->server->is_leading());
   CHECK_FALSE(job.sites[1]->server->is_leading());
   CHECK(job.with_store(1, [](StoreClient& store) {
-    const auto keys = store.num_keys();
-    return keys && *keys == 0;
+    const auto is_kept = store.check(std::vector<std::string>{"key"});
+    return is_kept && !*is_kept;
   }));
 
   for (const std::size_t i : {0U, 1U, 2U}) job.sites[i]->agent->client.report_success(1);

@@ -1,4 +1,4 @@
-#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/member/coordinator_probe.h"
 #include "rendezvous/net/connector.h"
 #include "rendezvous/net/frame_reader.h"
 #include "rendezvous/protocol/control_wire.h"

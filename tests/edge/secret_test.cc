@@ -1,7 +1,7 @@
 // Tests jobs with a secret, and clients without it, on loopback sockets.
 #include <random>
 
-#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/member/coordinator_probe.h"
 #include "rendezvous/net/frame_reader.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/agents.h"

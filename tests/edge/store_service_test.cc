@@ -7,6 +7,7 @@
 #include "tests/support/machine.h"
 #include "tests/support/raw_socket.h"
 #include "tests/support/served_store.h"
+#include "tests/support/store_requests.h"
 
 namespace drun {
 namespace {

@@ -11,7 +11,6 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +18,6 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/store/client.h"
-#include "rendezvous/store/connection.h"
 
 namespace {
 
@@ -47,7 +45,7 @@ const std::vector<std::string> kKeys{"a", "b"};
 
 // Returns false if the operation failed.
 bool perform(StoreClient& client, unsigned char operation) {
-  switch (operation % 13) {
+  switch (operation % 6) {
     case 0:
       return is_good(client.get("a"));
     case 1:
@@ -58,23 +56,6 @@ bool perform(StoreClient& client, unsigned char operation) {
       return is_good(client.wait(kKeys));
     case 4:
       return is_good(client.check(kKeys));
-    case 5:
-      return is_good(client.delete_key("a"));
-    case 6:
-      return is_good(client.num_keys());
-    case 7: {
-      const auto values = client.multi_get(kKeys);
-      require(!values || values->size() == kKeys.size());
-      return is_good(values);
-    }
-    case 8:
-      return is_good(client.queue_len("q"));
-    case 9:
-      return is_good(client.queue_pop("q", kLimit));
-    case 10:
-      return is_good(client.list_keys());
-    case 11:
-      return is_good(client.barrier("k", 2));
     default:
       return is_good(client.announce());
   }
@@ -91,20 +72,17 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0);
   const UniqueFd server(ends[1]);
   const Dialect dialect = data[0] % 2 == 0 ? Dialect::Current : Dialect::Legacy;
-  const Endpoint endpoint{"store", 29500};
-  StoreClient client(
-      std::make_unique<StoreExchange>(
-          endpoint, StoreHandshake{.stream = StoreStream(UniqueFd(ends[0])), .dialect = dialect}),
-      kLimit);
+  StoreClient client({"store", 29500},
+                     {.stream = StoreStream(UniqueFd(ends[0])), .dialect = dialect}, kLimit);
   require(::send(server.get(), answers.data(), answers.size(), 0) ==
           static_cast<ssize_t>(answers.size()));
   require(::shutdown(server.get(), SHUT_WR) == 0);
   bool is_open = true;
   for (const char operation : operations.substr(0, 32)) {
     const bool is_done = perform(client, static_cast<unsigned char>(operation));
-    // A failed operation closes the client, unless a legacy server does not support the operation.
+    // A failed operation closes the client.
     require(is_open || !is_done);
-    if (!is_done && dialect == Dialect::Current) is_open = false;
+    is_open = is_done;
   }
   return 0;
 }

@@ -10,7 +10,7 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-Cluster::Cluster(const Weather& weather, std::uint32_t seed) : random_(seed) {
+Cluster::Cluster(const Weather& weather, std::uint32_t seed) : Simulation(seed) {
   failure_chance_ = weather.failure_chance;
   hang_chance_ = weather.hang_chance;
   mute_chance_ = weather.mute_chance;
@@ -34,7 +34,6 @@ Cluster::Cluster(const Weather& weather, std::uint32_t seed) : random_(seed) {
       node_at(node).is_alive = true;
       if (node == 0) {
         is_master_up_ = true;
-        opened_ = now_;
         round_ = open_round({.run_id = "none",
                              .node_count = weather.node_count,
                              .max_restarts = weather.max_restarts,
@@ -90,20 +89,11 @@ void Cluster::plan_accidents(const Weather& weather) {
   }
 }
 
-void Cluster::at(Time when, std::function<void()> action) {
-  pending_.push({when, ++last_number_, std::move(action)});
-}
-
 void Cluster::run() {
   const Time horizon = now_ + std::chrono::minutes(10);
-  while (!pending_.empty() && broken_.empty()) {
-    const Pending next = pending_.top();
-    pending_.pop();
-    if (next.when > horizon) return require(false, "it does not end");
-    now_ = next.when;
-    hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
-    next.action();
+  while (turn(horizon)) {
   }
+  require(is_idle(), "it does not end");
 }
 
 // --- the network
@@ -167,7 +157,7 @@ void Cluster::act(int node, const SendToCoordinator& say) {
   if (!node_at(node).link) return;
   const Peer peer = *node_at(node).link;
   carry_up(peer, [this, peer, frame = encode(say.message)] {
-    hash_.add(frame);
+    note(frame);
     const auto message = decode_member_message(std::string_view(frame).substr(4));
     if (std::exchange(links_[peer].is_greeted, true))
       return tell_round(PeerSaid{peer, message.value()});
@@ -301,7 +291,7 @@ void Cluster::send_down(Peer peer, const CoordinatorMessage& message) {
     require(clear_count_ == ready->world.round + 1, "a world was sent before the store was empty");
   if (!links_[peer].is_open_there) return;
   carry_down(peer, [this, peer, frame = encode(message)] {
-    hash_.add(frame);
+    note(frame);
     tell_member(links_[peer].node,
                 Heard{decode_coordinator_message(std::string_view(frame).substr(4)).value()});
   });
@@ -317,10 +307,6 @@ void Cluster::act(const Drop& drop) {
 }
 
 // --- invariants
-
-void Cluster::require(bool is_good, const std::string& what) {
-  if (!is_good && broken_.empty()) broken_ = what;
-}
 
 void Cluster::check_world(int node, const World& world) {
   int base = 0;

@@ -1,28 +1,24 @@
-// Simulates a whole cluster in one process: one coordinator's Round, one Member per node, a clock
-// that jumps from event to event, and a network that delays messages, reorders them between links,
-// and loses connections and nodes. Messages travel as bytes. Invariants are checked during the run,
-// and `check_end` checks the final state. `broken` holds the first violation.
+// Simulates a whole cluster in one process: one coordinator's Round, one Member per node, and a
+// network that delays messages, reorders them between links, and loses connections and nodes.
+// Messages travel as bytes. Invariants are checked during the run, and `check_end` checks the final
+// state. `broken` holds the first violation.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
-#include <queue>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "rendezvous/coordinator/round.h"
 #include "rendezvous/member/member.h"
-#include "tests/sim/seeds.h"
+#include "tests/sim/simulation.h"
 
 namespace drun::test {
 
-using rendezvous::Milliseconds;
 using rendezvous::Peer;
-using rendezvous::Time;
 
 // Faults that may occur in one run. Chances are percentages.
 struct Weather {
@@ -40,21 +36,13 @@ struct Weather {
   int question_chance = 0;     // per node: asks once for all stacks and for the job's status
 };
 
-class Cluster {
+class Cluster : public Simulation {
  public:
   Cluster(const Weather& weather, std::uint32_t seed);
 
   void run();
   void check_end();
 
-  // Empty if no invariant was violated.
-  const std::string& broken() const { return broken_; }
-  // Covers all events so far and the state of the random generator.
-  std::uint64_t trace_hash() const {
-    TraceHash hash = hash_;
-    hash.add(std::mt19937(random_)());
-    return hash.value();
-  }
   // Outcomes of the nodes that were not killed.
   std::vector<Outcome> outcomes() const;
   int restarts() const { return round_.round; }
@@ -99,14 +87,6 @@ class Cluster {
     Time down_free;
   };
 
-  int percent() { return static_cast<int>(random_() % 100); }
-  Milliseconds between(int low, int high) {
-    return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
-  }
-  void at(Time when, std::function<void()> action);
-  void later(Milliseconds delay, std::function<void()> action) {
-    at(now_ + delay, std::move(action));
-  }
   void plan_accidents(const Weather& weather);
   Node& node_at(int node) { return nodes_[static_cast<std::size_t>(node)]; }
 
@@ -150,25 +130,9 @@ class Cluster {
   void act(const rendezvous::StepDown&) { require(false, "no other node can coordinate"); }
   void send_down(Peer peer, const rendezvous::CoordinatorMessage& message);
 
-  void require(bool is_good, const std::string& what);
   void check_world(int node, const World& world);
   void check_census(const rendezvous::QueryResult& result);
 
-  struct Pending {
-    Time when;
-    long number = 0;
-    std::function<void()> action;
-    bool operator<(const Pending& other) const {
-      return when != other.when ? when > other.when : number > other.number;
-    }
-  };
-
-  std::mt19937 random_;
-  TraceHash hash_;
-  Time now_{std::chrono::hours(1)};
-  Time opened_;
-  long last_number_ = 0;
-  std::priority_queue<Pending> pending_;
   std::vector<Node> nodes_;
   std::map<Peer, Link> links_;
   Peer last_peer_ = 0;
@@ -185,7 +149,6 @@ class Cluster {
   int questions_answered_ = 0;
   int censuses_told_ = 0;
   std::map<int, std::set<int>> returned_;  // nodes whose workers all returned 0, by round
-  std::string broken_;
 };
 
 }  // namespace drun::test

@@ -253,7 +253,8 @@ void ElectionNetwork::act(int index, const Leading& leading) {
   require_of(was_crash_ || leading.term > last_term_, "a term was used twice", index);
   last_term_ = std::max(last_term_, leading.term);
   const int last_round = round_of_.empty() ? -1 : round_of_.rbegin()->first;
-  require_of(was_crash_ || leading.rounds > last_round, "a leader does not know the rounds", index);
+  require_of(was_crash_ || leading.before.rounds > last_round, "a leader does not know the rounds",
+             index);
   on_leading(index, leading);
 }
 
@@ -294,10 +295,8 @@ void ElectionNetwork::check_leaders() {
 }
 
 void ElectionNetwork::require_of(bool is_good, const std::string& what, int index) {
-  if (is_good) return;
-  const auto since = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
-  require(false, what + " (seat " + std::to_string(index) + ", at " +
-                     std::to_string(since.count()) + " ms)");
+  if (!is_good)
+    require(false, what + " (seat " + std::to_string(index) + ", after " + since_start() + ")");
 }
 
 }  // namespace drun::test

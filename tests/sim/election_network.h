@@ -64,7 +64,7 @@ class ElectionNetwork : public virtual Simulation {
     want_rounds(index, leading.term);
   }
   virtual void on_lead_lost(int) {}
-  virtual void on_following(int, const rendezvous::Following&) {}
+  virtual void on_following(int, const rendezvous::SeatFollowed&) {}
   virtual void on_vacant(int) {}
   virtual void on_round_known(int, int) {}
   virtual void on_resigned(int) {}
@@ -115,7 +115,7 @@ class ElectionNetwork : public virtual Simulation {
   }
   void act(int index, const rendezvous::Leading& leading);
   void act(int index, const rendezvous::LeadLost&) { on_lead_lost(index); }
-  void act(int index, const rendezvous::Following& following) { on_following(index, following); }
+  void act(int index, const rendezvous::SeatFollowed& following) { on_following(index, following); }
   void act(int index, const rendezvous::Vacant&) { on_vacant(index); }
   void act(int index, const rendezvous::RoundKnown& known);
   void act(int index, const rendezvous::Resigned&) { on_resigned(index); }

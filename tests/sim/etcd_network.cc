@@ -8,38 +8,15 @@ namespace drun::test {
 namespace etcd = rendezvous::etcd;
 
 EtcdNetwork::EtcdNetwork(const EtcdWeather& weather, std::uint32_t seed)
-    : weather_(weather), random_(seed), agents_(static_cast<std::size_t>(weather.agents)) {
-  const auto rate = [this] {
-    return 1 + (static_cast<int>(random_() % 201U) - 100) * weather_.drift / 10'000.0;
-  };
-  etcd_rate_ = rate();
-  for (Agent& agent : agents_) agent.rate = rate();
+    : Simulation(seed), weather_(weather), agents_(static_cast<std::size_t>(weather.agents)) {
+  for (int host = kEtcd; host < weather.agents; ++host)
+    set_rate(host, 1 + (static_cast<int>(random_() % 201U) - 100) * weather.drift / 10'000.0);
   expire_some();
-}
-
-EtcdNetwork::Milliseconds EtcdNetwork::between(int low, int high) {
-  return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
-}
-
-void EtcdNetwork::later(Milliseconds delay, std::function<void()> action) {
-  pending_.push({now_ + delay, ++last_number_, std::move(action)});
-}
-
-EtcdNetwork::Time EtcdNetwork::by_rate(double rate) const {
-  const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch()) * rate;
-  return Time(std::chrono::duration_cast<Time::duration>(passed));
 }
 
 void EtcdNetwork::run_for(Milliseconds time) {
   const Time until = now_ + time;
-  while (!pending_.empty() && pending_.top().when <= until && broken_.empty()) {
-    const Pending next = pending_.top();
-    pending_.pop();
-    now_ = next.when;
-    hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
-    next.action();
-    check_leaders();
-  }
+  while (turn(until)) check_leaders();
   now_ = until;
 }
 
@@ -47,13 +24,13 @@ void EtcdNetwork::run_for(Milliseconds time) {
 
 // Leases expire when they are due or up to half a second later.
 void EtcdNetwork::expire_some() {
-  if (!is_away_) etcd_.expire(by_rate(etcd_rate_));
+  if (!is_away_) etcd_.expire(local(kEtcd));
   show_change();
   later(between(1, 500), [this] { expire_some(); });
 }
 
 void EtcdNetwork::take_etcd_away(bool is_away) {
-  if (std::exchange(is_away_, is_away) && !is_away) etcd_.restart(by_rate(etcd_rate_));
+  if (std::exchange(is_away_, is_away) && !is_away) etcd_.restart(local(kEtcd));
   for (int i = 0; is_away && i < weather_.agents; ++i) end_watch(i, Milliseconds(0));
 }
 
@@ -70,7 +47,7 @@ void EtcdNetwork::start(int index) {
                                     .keep = std::chrono::seconds(600),
                                     .agents = weather_.agents,
                                     .place = "etcd:2379"},
-                                   local(self));
+                                   local(index));
   tell(index, etcd::CampaignTick{});
 }
 
@@ -145,10 +122,10 @@ void EtcdNetwork::run_all() {
   // Lost calls may cost a leader its lease at any time.
   for (int i = 0; i < 200 && weather_.lost > 0 && !leader(); ++i) run_for(Milliseconds(100));
   const auto last = leader();
-  require(last.has_value(), "there is no leader", -1);
+  require_of(last.has_value(), "there is no leader", -1);
   if (weather_.lost > 0) return;
   run_for(Milliseconds(kLease) * 3);
-  require(leader() == last, "a leader did not stay", last.value_or(-1));
+  require_of(leader() == last, "a leader did not stay", last.value_or(-1));
 }
 
 // --- the agents
@@ -160,18 +137,14 @@ void EtcdNetwork::tell(int index, const etcd::CampaignEvent& event) {
     if (!std::holds_alternative<etcd::CampaignTick>(event)) self.backlog.push_back(event);
     return;
   }
-  for (const etcd::CampaignAction& action : step(self.state, event, local(self)))
+  for (const etcd::CampaignAction& action : step(self.state, event, local(index)))
     std::visit([this, index](const auto& each) { act(index, each); }, action);
   const long tick = ++self.tick;
   const auto wanted = deadline(self.state);
   if (!wanted) return;
-  const auto left = std::chrono::duration<double, std::nano>(*wanted - local(self)) / self.rate;
-  const auto delay =
-      std::chrono::duration_cast<Time::duration>(left) + std::chrono::microseconds(1);
-  const Time when = now_ + std::max(delay, Time::duration(std::chrono::microseconds(1)));
-  pending_.push({when, ++last_number_, [this, index, tick] {
-                   if (agent(index).tick == tick) tell(index, etcd::CampaignTick{});
-                 }});
+  at_local(index, *wanted, [this, index, tick] {
+    if (agent(index).tick == tick) tell(index, etcd::CampaignTick{});
+  });
 }
 
 // The call fails after the timeout on the agent's clock, even if etcd carries it out later.
@@ -179,7 +152,7 @@ void EtcdNetwork::act(int index, const etcd::AskEtcd& ask) {
   Agent& self = agent(index);
   const long life = self.life;
   const auto limit = std::chrono::duration_cast<Milliseconds>(
-      std::chrono::duration<double, std::milli>(ask.limit) / self.rate);
+      std::chrono::duration<double, std::milli>(ask.limit) / rate_of(index));
   later(limit, [this, index, life, number = ask.number] {
     if (agent(index).life == life) tell(index, etcd::EtcdFailed{number, {"no answer"}});
   });
@@ -195,7 +168,7 @@ void EtcdNetwork::carry_out(int index, long life, const etcd::AskEtcd& ask) {
       tell(index, etcd::EtcdFailed{ask.number, {"connection refused"}});
     return;
   }
-  const ModelEtcd::Result result = etcd_.apply(ask.call, by_rate(etcd_rate_));
+  const ModelEtcd::Result result = etcd_.apply(ask.call, local(kEtcd));
   if (std::holds_alternative<etcd::Grant>(ask.call))
     ++load_.grants;
   else if (std::holds_alternative<etcd::Revoke>(ask.call))
@@ -230,14 +203,12 @@ void EtcdNetwork::act(int index, const etcd::WatchLeader& watch) {
 void EtcdNetwork::report(int index, const etcd::WatchMessage& message) {
   Agent& self = agent(index);
   self.watch_report = std::max(self.watch_report, now_ + between(0, weather_.longest_delay_ms));
-  pending_.push({self.watch_report, ++last_number_,
-                 [this, index, message, life = self.life, watch = self.watch] {
-                   const Agent& same = agent(index);
-                   if (same.life != life || same.watch != watch) return;
-                   if (same.is_cut || happens(weather_.lost))
-                     return end_watch(index, Milliseconds(15'000));
-                   tell(index, etcd::WatchReported{same.watch_number, message});
-                 }});
+  at(self.watch_report, [this, index, message, life = self.life, watch = self.watch] {
+    const Agent& same = agent(index);
+    if (same.life != life || same.watch != watch) return;
+    if (same.is_cut || happens(weather_.lost)) return end_watch(index, Milliseconds(15'000));
+    tell(index, etcd::WatchReported{same.watch_number, message});
+  });
 }
 
 void EtcdNetwork::end_watch(int index, Milliseconds within) {
@@ -260,15 +231,15 @@ void EtcdNetwork::show_change() {
   }
 }
 
-void EtcdNetwork::act(int index, const etcd::Leading& leading) {
+void EtcdNetwork::act(int index, const rendezvous::Leading& leading) {
   ++leads_;
   led_since_ = now_;
-  require(leading.term > last_term_, "a term was used twice", index);
+  require_of(leading.term > last_term_, "a term was used twice", index);
   last_term_ = std::max(last_term_, leading.term);
   const int last_round = round_of_.empty() ? 0 : round_of_.rbegin()->first;
-  require(leading.record.rounds >= last_round, "a leader does not know the rounds", index);
-  require(leading.record.restarts == leading.record.rounds / 2, "restarts are forgotten", index);
-  agent(index).rounds = leading.record.rounds;
+  require_of(leading.before.rounds >= last_round, "a leader does not know the rounds", index);
+  require_of(leading.before.restarts == leading.before.rounds / 2, "restarts are forgotten", index);
+  agent(index).rounds = leading.before.rounds;
   agent(index).is_wanting = false;
   want_rounds(index, leading.term);
 }
@@ -277,7 +248,7 @@ void EtcdNetwork::want_rounds(int index, std::uint64_t term) {
   later(between(1, 2000), [this, index, term, life = agent(index).life] {
     Agent& self = agent(index);
     const bool leads = self.is_up && !self.is_frozen && self.life == life &&
-                       is_leading(self.state, local(self)) && self.state.own_term == term;
+                       is_leading(self.state, local(index)) && self.state.own_term == term;
     if (!leads) return;
     if (!std::exchange(self.is_wanting, true))
       tell(index,
@@ -286,12 +257,12 @@ void EtcdNetwork::want_rounds(int index, std::uint64_t term) {
   });
 }
 
-void EtcdNetwork::act(int index, const etcd::RecordKept& kept) {
+void EtcdNetwork::act(int index, const rendezvous::RoundKnown& kept) {
   Agent& self = agent(index);
-  require(self.is_wanting && kept.rounds == self.rounds + 1, "a record was kept without a request",
-          index);
-  require(round_of_.emplace(kept.rounds, self.state.own_term).second,
-          "round " + std::to_string(kept.rounds) + " begins twice", index);
+  require_of(self.is_wanting && kept.rounds == self.rounds + 1,
+             "a record was kept without a request", index);
+  require_of(round_of_.emplace(kept.rounds, self.state.own_term).second,
+             "round " + std::to_string(kept.rounds) + " begins twice", index);
   self.rounds = kept.rounds;
   self.is_wanting = false;
 }
@@ -299,24 +270,23 @@ void EtcdNetwork::act(int index, const etcd::RecordKept& kept) {
 std::optional<int> EtcdNetwork::leader() const {
   for (int i = 0; i < weather_.agents; ++i) {
     const Agent& self = agents_[static_cast<std::size_t>(i)];
-    if (self.is_up && !self.is_frozen && is_leading(self.state, local(self))) return i;
+    if (self.is_up && !self.is_frozen && is_leading(self.state, local(i))) return i;
   }
   return std::nullopt;
 }
 
-void EtcdNetwork::require(bool is_good, const std::string& what, int agent) {
-  if (is_good || !broken_.empty()) return;
-  const auto passed = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
-  broken_ = what + " (agent " + std::to_string(agent) + ", after " +
-            std::to_string(passed.count()) + " ms)";
+void EtcdNetwork::require_of(bool is_good, const std::string& what, int agent) {
+  if (!is_good)
+    require(false, what + " (agent " + std::to_string(agent) + ", after " + since_start() + ")");
 }
 
 void EtcdNetwork::check_leaders() {
   int leaders = 0;
-  for (const Agent& self : agents_) {
-    if (self.is_up && !self.is_frozen && is_leading(self.state, local(self))) ++leaders;
+  for (int i = 0; i < weather_.agents; ++i) {
+    const Agent& self = agent(i);
+    if (self.is_up && !self.is_frozen && is_leading(self.state, local(i))) ++leaders;
   }
-  require(leaders < 2, "two lead at a time", leader().value_or(-1));
+  require_of(leaders < 2, "two lead at a time", leader().value_or(-1));
 }
 
 }  // namespace drun::test

@@ -9,14 +9,12 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <queue>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rendezvous/leader/etcd_election.h"
-#include "tests/sim/seeds.h"
+#include "tests/sim/simulation.h"
 #include "tests/support/model_etcd.h"
 
 namespace drun::test {
@@ -45,10 +43,8 @@ struct EtcdLoad {
   long watches = 0;
 };
 
-class EtcdNetwork {
+class EtcdNetwork : public Simulation {
  public:
-  using Time = rendezvous::etcd::Time;
-  using Milliseconds = std::chrono::milliseconds;
   static constexpr std::chrono::seconds kLease{5};
 
   EtcdNetwork(const EtcdWeather& weather, std::uint32_t seed);
@@ -70,26 +66,18 @@ class EtcdNetwork {
   }
   const ModelEtcd& etcd() const { return etcd_; }
   EtcdLoad take_load() { return std::exchange(load_, {}); }
-  Time now() const { return now_; }
   Time led_since() const { return led_since_; }
   int leads() const { return leads_; }
   int rounds() const { return static_cast<int>(round_of_.size()); }
-  const std::string& broken() const { return broken_; }
-  // Covers all events so far and the state of the random generator.
-  std::uint64_t trace_hash() const {
-    TraceHash hash = hash_;
-    hash.add(std::mt19937(random_)());
-    return hash.value();
-  }
 
  private:
   static constexpr int kAccidentsUntil = 60'000;
+  static constexpr int kEtcd = -1;  // the host of its clock
 
   struct Agent {
     bool is_up = false;
     bool is_frozen = false;
     bool is_cut = false;
-    double rate = 1;
     long life = 0;
     long tick = 0;
     rendezvous::etcd::CampaignState state;
@@ -101,27 +89,15 @@ class EtcdNetwork {
     int rounds = 0;  // while it leads
     bool is_wanting = false;
   };
-  struct Pending {
-    Time when;
-    long number = 0;
-    std::function<void()> action;
-    bool operator<(const Pending& other) const {
-      return when != other.when ? when > other.when : number > other.number;
-    }
-  };
 
   Agent& agent(int index) { return agents_[static_cast<std::size_t>(index)]; }
-  Time local(const Agent& agent) const { return by_rate(agent.rate); }
-  Time by_rate(double rate) const;
-  Milliseconds between(int low, int high);
-  bool happens(int percent) { return static_cast<int>(random_() % 100U) < percent; }
-  void later(Milliseconds delay, std::function<void()> action);
+  bool happens(int chance) { return percent() < chance; }
   void plan_accidents();
   void expire_some();
   void tell(int index, const rendezvous::etcd::CampaignEvent& event);
   void act(int index, const rendezvous::etcd::AskEtcd& ask);
-  void act(int index, const rendezvous::etcd::Leading& leading);
-  void act(int index, const rendezvous::etcd::RecordKept& kept);
+  void act(int index, const rendezvous::Leading& leading);
+  void act(int index, const rendezvous::RoundKnown& kept);
   void act(int index, const rendezvous::etcd::WatchLeader& watch);
   void act(int index, const rendezvous::etcd::StopWatching&) {
     ++agent(index).watch;
@@ -134,27 +110,20 @@ class EtcdNetwork {
   void show_change();
   void carry_out(int index, long life, const rendezvous::etcd::AskEtcd& ask);
   void want_rounds(int index, std::uint64_t term);
-  void require(bool is_good, const std::string& what, int agent);
+  void require_of(bool is_good, const std::string& what, int agent);
   void check_leaders();
 
   const EtcdWeather weather_;
-  std::mt19937 random_;
-  TraceHash hash_;
-  Time now_{std::chrono::hours(1)};
-  long last_number_ = 0;
-  std::priority_queue<Pending> pending_;
   std::vector<Agent> agents_;
   ModelEtcd etcd_;
   std::optional<rendezvous::etcd::Found> shown_leader_;  // last reported to watches
   rendezvous::etcd::Revision shown_at_ = 0;
   EtcdLoad load_;
-  double etcd_rate_ = 1;
   bool is_away_ = false;
   std::map<int, std::uint64_t> round_of_;  // round number to term
   std::uint64_t last_term_ = 0;
   Time led_since_;
   int leads_ = 0;
-  std::string broken_;
 };
 
 }  // namespace drun::test

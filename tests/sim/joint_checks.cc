@@ -44,7 +44,7 @@ void JointCluster::check_memory(const Leading& leading) {
     return is_up(knower.first) && lives_[knower.first] == knower.second;
   });
   const int majority = weather_.seats / 2 + 1;
-  if (leading.rounds >= last_known_) return;
+  if (leading.before.rounds >= last_known_) return;
   require(left <= weather_.seats - majority, "a leader does not know of the last round");
   has_forgotten_ = true;
 }

@@ -1,6 +1,6 @@
 // Simulates a whole job with an elected coordinator in one process. Each host has an agent
 // (elastic_agents.h). The first hosts also have a seat (election_network.h) and its office, which
-// does what coordinator/server.cc does for a seat: it coordinates, with the real Round and
+// does what server/server.cc does for a seat: it coordinates, with the real Round and
 // RoundFence, or redirects members to the leader. Hosts crash, restart, freeze and are cut off, and
 // their clocks run at different rates. Invariants are checked during the run, and `check_end`
 // checks the final state.
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "rendezvous/coordinator/takeover.h"
-#include "rendezvous/leader/leader_lookups.h"
+#include "rendezvous/server/leader_lookups.h"
 #include "tests/sim/elastic_agents.h"
 #include "tests/sim/election_network.h"
 
@@ -148,7 +148,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void worker_failed(std::size_t agent, int round) override;
   void workers_returned(std::size_t agent, int round) override;
 
-  // --- the office, as coordinator/server.cc
+  // --- the office, as server/server.cc
   void open_office(int host);
   void close_office(int host);
   void close_soon(int host);
@@ -164,7 +164,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void name_leader(int host, int leader, std::uint64_t term);
   void on_leading(int host, const rendezvous::Leading& leading) override;
   void on_lead_lost(int host) override;
-  void on_following(int host, const rendezvous::Following& following) override;
+  void on_following(int host, const rendezvous::SeatFollowed& following) override;
   void on_vacant(int host) override { office(host).seekers.forget_leader(); }
   void on_round_known(int host, int rounds) override;
   void on_resigned(int host) override { close_soon(host); }

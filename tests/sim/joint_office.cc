@@ -1,4 +1,4 @@
-// The simulated server of a seat. Follows coordinator/server.cc step by step.
+// The simulated server of a seat. Follows server/server.cc step by step.
 #include <utility>
 
 #include "rendezvous/coordinator/membership.h"
@@ -153,8 +153,7 @@ void JointCluster::on_leading(int host, const Leading& leading) {
   if (self.is_leading) return;
   trace(host, "leads, term " + std::to_string(leading.term));
   check_memory(leading);
-  self.round =
-      self.tenure.begin(round_of(host), leading.term, {.rounds = leading.rounds}, local(host));
+  self.round = self.tenure.begin(round_of(host), leading.term, leading.before, local(host));
   self.is_leading = true;
   name_leader(host, host, leading.term);
   for (LeaderLookups::Asking& asking : self.seekers.take_all()) {
@@ -183,7 +182,7 @@ void JointCluster::release_members(int host) {
   self.round = open_round(round_of(host), local(host));
 }
 
-void JointCluster::on_following(int host, const Following& following) {
+void JointCluster::on_following(int host, const SeatFollowed& following) {
   Office& self = office(host);
   if (self.is_leading) return;
   const Follow follow{"host" + std::to_string(following.seat), 29400, following.term};

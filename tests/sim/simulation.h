@@ -61,6 +61,10 @@ class Simulation {
   }
 
   void set_rate(int host, double rate) { rates_[host] = rate; }
+  double rate_of(int host) const {
+    const auto found = rates_.find(host);
+    return found == rates_.end() ? 1 : found->second;
+  }
   // The time on a host's clock.
   Time local(int host) const {
     const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch());
@@ -77,6 +81,11 @@ class Simulation {
   void require(bool is_good, const std::string& what) {
     if (!is_good && broken_.empty()) broken_ = what;
   }
+  // "1200 ms"
+  std::string since_start() const {
+    const auto passed = now_ - Time(std::chrono::hours(1));
+    return std::to_string(std::chrono::duration_cast<Milliseconds>(passed).count()) + " ms";
+  }
   bool is_idle() const { return pending_.empty(); }
   // Adds the bytes of a message to the hash.
   void note(std::string_view bytes) { hash_.add(bytes); }
@@ -85,8 +94,7 @@ class Simulation {
     hash_.add(static_cast<std::uint64_t>(host));
     hash_.add(text);
     if (!is_traced_) return;
-    const auto since = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
-    std::cerr << since.count() << " ms host" << host << ": " << text << '\n';
+    std::cerr << since_start() << " host" << host << ": " << text << '\n';
   }
 
   std::mt19937 random_;
@@ -103,10 +111,6 @@ class Simulation {
     }
   };
   void note_time() { hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count())); }
-  double rate_of(int host) const {
-    const auto found = rates_.find(host);
-    return found == rates_.end() ? 1 : found->second;
-  }
 
   const bool is_traced_ = std::getenv("DRUN_SIM_TRACE") != nullptr;
   TraceHash hash_;

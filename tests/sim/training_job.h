@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/coordinator/slow_ranks.h"
+#include "rendezvous/ranks/slow_ranks.h"
 
 namespace drun::test {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/coordinator/server.h"
 #include "rendezvous/member/client.h"
+#include "rendezvous/server/server.h"
 #include "tests/support/event_loop.h"
 
 namespace drun::test {

@@ -7,6 +7,7 @@
 
 #include "rendezvous/store/store.h"
 #include "rendezvous/store/wire.h"
+#include "tests/support/store_requests.h"
 
 namespace drun {
 namespace {

@@ -6,7 +6,7 @@
 #include "launcher/cli/command_options.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/options.h"
-#include "rendezvous/base/roff.h"
+#include "rendezvous/base/text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

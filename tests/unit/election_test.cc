@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "rendezvous/leader/leader_lookups.h"
+#include "rendezvous/server/leader_lookups.h"
 #include "tests/support/catch.h"
 
 namespace drun::rendezvous {
@@ -337,7 +337,7 @@ TEST_CASE("a claim that fails is abandoned and its votes are released") {
   }
   SECTION("another seat leads") {
     CHECK(seat.grants(0, BallotKind::Lead, 9));
-    CHECK(seat.only<Following>().seat == 0);
+    CHECK(seat.only<SeatFollowed>().seat == 0);
     CHECK(seat.state.phase == ElectionPhase::Following);
     return;
   }
@@ -348,11 +348,11 @@ TEST_CASE("a claim that fails is abandoned and its votes are released") {
 TEST_CASE("a follower reports its leader once and the vacancy once") {
   Driver seat = Driver::old();
   seat.hears(seat.ballot(0, BallotKind::Lead));
-  CHECK(seat.only<Following>().term == 5);
+  CHECK(seat.only<SeatFollowed>().term == 5);
   seat.event(SeatFailed{0});  // the earlier look is not answered
   seat.wait(kLease / 2);
   seat.hears(seat.ballot(0, BallotKind::Lead));
-  CHECK(seat.count<Following>() == 0);
+  CHECK(seat.count<SeatFollowed>() == 0);
   seat.wait(kLease - 1ms);
   CHECK(seat.count<Vacant>() == 0);
   CHECK(deadline(seat.state) == seat.now + 1ms);

@@ -109,7 +109,7 @@ TEST_CASE("an agent that finds a leader follows it and leads after that leader l
   Candidate two(2);
   two.talk(etcd);
   REQUIRE(two.done<Following>().size() == 1);
-  CHECK(two.done<Following>().front().endpoint == Endpoint{"host1", 4000});
+  CHECK(two.done<Following>().front().leader == Endpoint{"host1", 4000});
   CHECK(two.done<Following>().front().term == 1);
   two.wait(320ms);
   two.talk(etcd);
@@ -146,7 +146,7 @@ TEST_CASE("a leader that resigns deletes its key, but its record stays for the n
   other.talk(etcd);
   REQUIRE(other.done<Leading>().size() == 1);
   CHECK(other.done<Leading>().front().term == 2);
-  CHECK(other.done<Leading>().front().record.rounds == 3);
+  CHECK(other.done<Leading>().front().before.rounds == 3);
 }
 
 TEST_CASE("an agent that may not coordinate does not claim") {
@@ -243,14 +243,14 @@ TEST_CASE("a round record is stored before it is reported as kept exactly once")
   const RoundRecord record{.rounds = 3, .restarts = 1, .exclusions = {}};
   one.tell(RecordWanted{record});
   REQUIRE(one.asks<Store>());
-  CHECK(one.done<RecordKept>().empty());
+  CHECK(one.done<RoundKnown>().empty());
   const bool was_carried_out = GENERATE(false, true);
   if (was_carried_out) static_cast<void>(etcd.apply(one.asked->call, one.now));
   one.lose_call();
   one.wait(200ms);
   one.talk(etcd);
-  REQUIRE(one.done<RecordKept>().size() == 1);
-  CHECK(one.done<RecordKept>().front().rounds == 3);
+  REQUIRE(one.done<RoundKnown>().size() == 1);
+  CHECK(one.done<RoundKnown>().front().rounds == 3);
   CHECK(state_of(etcd.sight().state->value)->rounds == record);
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("a late store request of a replaced leader has no effect") {
   CHECK(etcd.sight() == before);
   one.call(etcd);
   CHECK(one.done<LeadLost>().size() == 1);
-  CHECK(one.done<RecordKept>().empty());
+  CHECK(one.done<RoundKnown>().empty());
 }
 
 TEST_CASE("a state that etcd dropped is stored again") {
@@ -349,7 +349,7 @@ TEST_CASE("a watch report of the next leader is enough to follow it") {
   report(two, etcd);
   CHECK_FALSE(two.state.asked);
   REQUIRE(two.done<Following>().size() == 2);
-  CHECK(two.done<Following>().back().endpoint == Endpoint{"host3", 4000});
+  CHECK(two.done<Following>().back().leader == Endpoint{"host3", 4000});
   CHECK(two.done<Following>().back().term == 2);
 }
 
@@ -380,7 +380,7 @@ TEST_CASE("a look that a watch report overtook is not treated as data loss in et
   one.talk(etcd);
   report(two, etcd);
   two.take(late);
-  CHECK(two.done<CampaignLog>().empty());
+  CHECK(two.done<ElectionLog>().empty());
   CHECK(two.state.phase == Phase::Vacant);
   CHECK(two.asks<Look>());
 }
@@ -463,7 +463,7 @@ TEST_CASE(
   Candidate two(2);
   two.talk(etcd);
   REQUIRE(two.done<Leading>().size() == 1);
-  CHECK(two.done<Leading>().front().record.rounds == 4);
+  CHECK(two.done<Leading>().front().before.rounds == 4);
   one.talk(etcd);
   one.wait(2s);
   one.talk(etcd);
@@ -482,8 +482,9 @@ TEST_CASE("a key that another program wrote is left alone and reported") {
     one.wait(250ms);
   }
   CHECK(etcd.sight().leader->value == "mine");
-  REQUIRE(one.done<Trouble>().size() == 1);
-  CHECK_THAT(one.done<Trouble>().front().reason, ContainsSubstring("no drun of this version"));
+  REQUIRE(one.done<LeaderTrouble>().size() == 1);
+  CHECK_THAT(one.done<LeaderTrouble>().front().reason,
+             ContainsSubstring("no drun of this version"));
 }
 
 TEST_CASE("an unreachable etcd is reported once, and once more when it answers again") {
@@ -493,11 +494,11 @@ TEST_CASE("an unreachable etcd is reported once, and once more when it answers a
     one.lose_call();
     one.wait(1s);
   }
-  REQUIRE(one.done<Trouble>().size() == 1);
-  CHECK(one.done<Trouble>().front().reason == "no answer");
+  REQUIRE(one.done<LeaderTrouble>().size() == 1);
+  CHECK(one.done<LeaderTrouble>().front().reason == "no answer");
   one.talk(etcd);
-  REQUIRE(one.done<Trouble>().size() == 2);
-  CHECK(one.done<Trouble>().back().reason.empty());
+  REQUIRE(one.done<LeaderTrouble>().size() == 2);
+  CHECK(one.done<LeaderTrouble>().back().reason.empty());
 }
 
 // Runs two candidates through every order of outcomes of their calls: answered, request lost,

@@ -1,4 +1,4 @@
-#include "rendezvous/protocol/failure_list.h"
+#include "rendezvous/ranks/failure_list.h"
 
 #include <algorithm>
 

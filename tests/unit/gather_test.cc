@@ -3,8 +3,8 @@
 #include <random>
 
 #include "agent/output/log_uplink.h"
-#include "rendezvous/coordinator/log_collector.h"
 #include "rendezvous/coordinator/round_state.h"
+#include "rendezvous/server/log_collector.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {
@@ -47,13 +47,6 @@ rendezvous::RoundState running_round() {
   }
   state.round = 3;
   return state;
-}
-
-// As the server passes them on.
-bool take(LogCollector& desk, const rendezvous::RoundState& state, rendezvous::Peer peer,
-          const Lines& lines) {
-  const auto from = origin_of(state, peer, lines);
-  return from && desk.take(*from, lines);
 }
 
 }  // namespace
@@ -188,7 +181,7 @@ TEST_CASE("the log collector forwards a node's lines with their origin and repor
   Taker sink;
   LogCollector desk(kWindow, &sink);
   const auto state = running_round();
-  REQUIRE(take(desk, state, 11, {.round = 3, .local_rank = 1, .text = "hello\n"}));
+  REQUIRE(desk.take(state, 11, {.round = 3, .local_rank = 1, .text = "hello\n"}));
   REQUIRE(sink.froms.size() == 1);
   CHECK(sink.froms[0].node_rank == 1);
   CHECK(sink.froms[0].rank == 3);
@@ -207,17 +200,17 @@ TEST_CASE(
   Taker sink;
   LogCollector desk(kWindow, &sink);
   const auto state = running_round();
-  CHECK_FALSE(take(desk, state, 12, {.round = 3}));
-  CHECK_FALSE(take(desk, state, 10, {.round = 2}));
-  CHECK_FALSE(take(desk, state, 10, {.round = 4}));
-  CHECK_FALSE(take(desk, state, 10, {.round = 3, .local_rank = 2}));
+  CHECK_FALSE(desk.take(state, 12, {.round = 3}));
+  CHECK_FALSE(desk.take(state, 10, {.round = 2}));
+  CHECK_FALSE(desk.take(state, 10, {.round = 4}));
+  CHECK_FALSE(desk.take(state, 10, {.round = 3, .local_rank = 2}));
   LogCollector without_sink(kWindow, nullptr);
-  CHECK_FALSE(take(without_sink, state, 10, {.round = 3}));
+  CHECK_FALSE(without_sink.take(state, 10, {.round = 3}));
   const Lines quarter{.round = 3, .text = std::string(rendezvous::most_text_bytes(kWindow), 'x')};
-  for (int i = 0; i < 4; ++i) REQUIRE(take(desk, state, 10, quarter));
-  CHECK_FALSE(take(desk, state, 10, {.round = 3}));
+  for (int i = 0; i < 4; ++i) REQUIRE(desk.take(state, 10, quarter));
+  CHECK_FALSE(desk.take(state, 10, {.round = 3}));
   CHECK(desk.taken(10, cost_bytes(quarter)) > 0);
-  CHECK(take(desk, state, 10, {.round = 3}));
+  CHECK(desk.take(state, 10, {.round = 3}));
   CHECK(sink.texts.size() == 5);
 }
 

@@ -186,18 +186,20 @@ TEST_CASE("a foreign program at one endpoint is skipped, and at all endpoints it
 }
 
 TEST_CASE("only the most recent restarts are reported individually") {
-  Memory memory;
-  const Time now{1h};
-  World world = MemberDriver::world(1);
-  world.restarts = 300;
-  remember(memory, world, "a", now - 1min);
-  world.restarts = 301;
-  remember(memory, world, "a", now - 1s);
-  const Past past = past_of(memory, world, now - 1min, now);
+  MemberDriver member = following();
+  const Time first = member.now;
+  member.receive(Remember{{}, 300});
+  const Time last = member.now += 1min;
+  member.receive(Remember{{}, 301});
+  member.event(ConnectionLost{"reset"});
+  member.event(OwnStopped{4, {}});
+  dial_next(member);
+  member.event(Connected{});
+  const Past past = member.sent<Hello>().past.value();
   CHECK(past.restarts == 301);
   REQUIRE(past.restart_ages.size() == kMostRestartsTold);
-  CHECK(past.restart_ages.front() == 1min);
-  CHECK(past.restart_ages.back() == 1s);
+  CHECK(past.restart_ages.front() == std::chrono::duration_cast<Milliseconds>(member.now - first));
+  CHECK(past.restart_ages.back() == std::chrono::duration_cast<Milliseconds>(member.now - last));
 }
 
 TEST_CASE("a member sends the records it was given to the next coordinator") {

@@ -2,7 +2,7 @@
 
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
-#include "rendezvous/net/member_addresses.h"
+#include "rendezvous/server/member_addresses.h"
 #include "tests/support/catch.h"
 
 namespace drun {

@@ -1,5 +1,5 @@
 // Ranks and nodes that are slower than the others: the decision, and the replacement of slow nodes.
-#include "rendezvous/coordinator/slow_ranks.h"
+#include "rendezvous/ranks/slow_ranks.h"
 
 #include <functional>
 

@@ -5,6 +5,7 @@
 
 #include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
+#include "tests/support/store_requests.h"
 
 namespace drun {
 namespace {

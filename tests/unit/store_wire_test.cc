@@ -239,14 +239,6 @@ TEST_CASE("a larger value is accepted if the limit is raised") {
   CHECK(std::get<store::Set>(heard.requests[0]).value.size() == 20u << 20);
 }
 
-TEST_CASE("without the legacy dialect every connection must begin with VALIDATE") {
-  StoreLimits limits;
-  limits.accepts_legacy = false;
-  CHECK_THAT(hear(bytes({3}), limits).malformed, ContainsSubstring("does not begin"));
-  CHECK_THAT(hear(bytes({0, 2}), limits).malformed, ContainsSubstring("wrong magic"));
-  CHECK(hear(kHello + bytes({12}), limits).requests.size() == 1);
-}
-
 TEST_CASE("a large request in small pieces is parsed in linear time") {
   // Quadratic parsing would read 10^12 bytes here.
   std::string input = kHello + bytes({11}) + u64(131072);

@@ -47,7 +47,7 @@ class TcpKeyStore final : public KeyStore {
   }
   std::string get(const std::string& key, Milliseconds timeout) override {
     const Turn turn(*this, timeout, kMostWaiting);
-    auto value = turn.client().get(key, turn.left());
+    auto value = turn.client().get(key);
     if (!value) raise(value.error());
     return *std::move(value);
   }
@@ -66,7 +66,7 @@ class TcpKeyStore final : public KeyStore {
   }
   void wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
     const Turn turn(*this, timeout, kMostWaiting);
-    if (const auto done = turn.client().wait(keys, turn.left()); !done) raise(done.error());
+    if (const auto done = turn.client().wait(keys); !done) raise(done.error());
   }
   bool has(const std::string& key, Milliseconds timeout) override {
     const Turn turn(*this, timeout, kMostConnections);

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "rendezvous/base/roff.h"
+#include "rendezvous/base/text.h"
 #include "worker_lib/core/backends.h"
 
 namespace drun::perf {

@@ -1,4 +1,4 @@
-#include "rendezvous/net/member_addresses.h"
+#include "rendezvous/server/member_addresses.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "rendezvous/coordinator/slow_ranks.h"
+#include "rendezvous/ranks/slow_ranks.h"
 
 #include <algorithm>
 #include <cmath>

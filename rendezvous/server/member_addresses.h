@@ -18,10 +18,6 @@
 
 namespace drun::rendezvous {
 
-// Limits of what a member may report; the rest is ignored.
-inline constexpr std::size_t kMostAddressesToldBytes = 64;  // of each
-inline constexpr std::size_t kMostAddressesTold = 64;
-
 class MemberAddresses {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -30,12 +30,12 @@
 
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/coordinator/log_collector.h"
 #include "rendezvous/coordinator/round_events.h"
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/net/asio.h"
 #include "rendezvous/protocol/control_link.h"
+#include "rendezvous/server/log_collector.h"
 
 namespace drun::rendezvous {
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
-#include <utility>
 
 #include "rendezvous/coordinator/round_events.h"
 #include "rendezvous/protocol/line_window.h"
@@ -33,22 +33,18 @@ class LogSink {
   ~LogSink() = default;
 };
 
+struct RoundState;
+
 class LogCollector {
  public:
   // `sink`: null if members must not send lines.
   LogCollector(std::size_t window_bytes, LogSink* sink) : ledger_(window_bytes), sink_(sink) {}
 
   // Returns false if the member breaks the rules.
-  bool take(const LinesFrom& from, Lines lines) {
-    if (sink_ == nullptr || !ledger_.accept(from.peer, cost_bytes(lines))) return false;
-    sink_->on_lines(from, std::move(lines));
-    return true;
-  }
+  bool take(const RoundState& state, Peer peer, Lines lines);
   // The number of bytes to grant now.
   std::size_t taken(Peer peer, std::size_t cost) { return ledger_.taken(peer, cost); }
-  void forget(Peer peer) {
-    if (ledger_.forget(peer) && sink_ != nullptr) sink_->on_lines_end(peer);
-  }
+  void forget(Peer peer);
 
  private:
   LineLedger ledger_;

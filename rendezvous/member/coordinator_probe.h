@@ -15,21 +15,24 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "rendezvous/net/asio.h"
 #include "rendezvous/net/connector.h"
+#include "rendezvous/net/deadline_timer.h"
 #include "rendezvous/net/endpoint.h"
+#include "rendezvous/protocol/control_connection.h"
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/tls/tls_session.h"
 
 namespace drun::rendezvous {
 
-class CoordinatorProbe {
+class CoordinatorProbe final : private ControlLink::Listener {
  public:
   using Objection = std::function<void(const Error&)>;
 
-  explicit CoordinatorProbe(asio::io_context& io);
-  ~CoordinatorProbe();
+  explicit CoordinatorProbe(asio::io_context& io) : timer_(io), connector_(io) {}
+  ~CoordinatorProbe() { stop(); }
   CoordinatorProbe(const CoordinatorProbe&) = delete;
   CoordinatorProbe& operator=(const CoordinatorProbe&) = delete;
 
@@ -39,9 +42,21 @@ class CoordinatorProbe {
   void stop();
 
  private:
-  class Impl;
-  asio::io_context& io_;
-  std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended
+  void ask();
+  void connected(Result<asio::ip::tcp::socket> socket);
+  void on_frame(ControlLink& connection, std::string_view frame) override;
+  void on_end(ControlLink& connection, const ConnectionEnd& end) override;
+  void object(const Error& error);
+  void hang_up();
+
+  DeadlineTimer timer_;
+  Connector connector_;
+  std::shared_ptr<ControlConnection> connection_;
+  Endpoint endpoint_;
+  Hello hello_;
+  std::shared_ptr<const TlsContext> tls_;
+  Objection on_objection_;  // empty after stop
+  Connector::OwnAddresses own_ = Connector::OwnAddresses::Refuse;
 };
 
 }  // namespace drun::rendezvous

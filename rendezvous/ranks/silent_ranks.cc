@@ -1,4 +1,4 @@
-#include "rendezvous/coordinator/silent_ranks.h"
+#include "rendezvous/ranks/silent_ranks.h"
 
 #include <algorithm>
 #include <cassert>

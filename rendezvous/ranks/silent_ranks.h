@@ -16,7 +16,7 @@
 
 #include "rendezvous/job/stack_answers.h"
 #include "rendezvous/protocol/control_message.h"
-#include "rendezvous/protocol/failure_list.h"
+#include "rendezvous/ranks/failure_list.h"
 
 namespace drun::rendezvous {
 
