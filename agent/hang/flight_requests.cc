@@ -18,7 +18,6 @@
 #include <utility>
 
 #include "agent/process/scratch.h"
-#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -211,35 +210,29 @@ FlightRequests::FlightRequests(asio::io_context& io, const Log& log, const Agent
             .sets_socket = socket == nullptr};
 }
 
-FlightRequests::~FlightRequests() {
-  stop();
-  if (!directory_.empty()) remove_tree(directory_.c_str());
-}
+FlightRequests::~FlightRequests() { stop(); }
 
 Result<void> FlightRequests::prepare(const World& world) {
   if (!is_on_) return {};
   remove_files();
-  if (directory_.empty()) {
-    Result<std::string> made = make_scratch_directory("flights");
-    if (!made) return made.error();
-    directory_ = *std::move(made);
-  }
+  if (Result<void> made = directory_.make(); !made) return made;
   round_ = world.round;
   base_rank_ = world.base_rank;
   workers_ = world.local_world_size;
-  const std::string stem = directory_ + "/" + std::to_string(round_) + "_";
+  const std::string stem = directory_.path() + "/" + std::to_string(round_) + "_";
   if (names_.sets_pipe) names_.pipe = stem;
   if (names_.sets_file) names_.file = stem;
   return {};
 }
 
 std::string FlightRequests::socket_of(int local_rank) const {
-  return directory_ + "/" + std::to_string(round_) + "_" + std::to_string(local_rank) + ".sock";
+  return directory_.path() + "/" + std::to_string(round_) + "_" + std::to_string(local_rank) +
+         ".sock";
 }
 
 std::vector<EnvironmentEntry> FlightRequests::environment(int local_rank) const {
   std::vector<EnvironmentEntry> own;
-  if (!is_on_ || directory_.empty()) return own;
+  if (!is_on_ || !directory_.is_made()) return own;
   if (names_.sets_pipe) own.emplace_back(kPipeVariable, names_.pipe);
   if (names_.sets_file) own.emplace_back(kFileVariable, names_.file);
   if (names_.sets_socket) own.emplace_back(kSocketVariable, socket_of(local_rank));
@@ -248,7 +241,7 @@ std::vector<EnvironmentEntry> FlightRequests::environment(int local_rank) const 
 
 void FlightRequests::ask(OnDumps on_dumps) {
   stop();
-  if (!is_on_ || directory_.empty())
+  if (!is_on_ || !directory_.is_made())
     return asio::post(io_, [on_dumps = std::move(on_dumps)] { on_dumps({}); });
   std::vector<FlightPlace> places;
   places.reserve(static_cast<std::size_t>(workers_));
@@ -275,9 +268,9 @@ void FlightRequests::stop() {
 
 // Whatever the workers have made there.
 void FlightRequests::remove_files() {
-  if (directory_.empty()) return;
+  if (!directory_.is_made()) return;
   std::error_code ec;
-  std::filesystem::directory_iterator each(directory_, ec);
+  std::filesystem::directory_iterator each(directory_.path(), ec);
   for (const std::filesystem::directory_iterator end; !ec && each != end; each.increment(ec))
     ::unlink(each->path().c_str());
 }

@@ -18,7 +18,7 @@
 #include <fstream>
 #include <new>
 
-#include "agent/process/directory_names.h"
+#include "agent/spawn/raw_syscall.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {

@@ -1,4 +1,4 @@
-#include "agent/output/worker_stdin.h"
+#include "agent/workers/worker_stdin.h"
 
 #include <fcntl.h>
 #include <unistd.h>
