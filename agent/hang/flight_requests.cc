@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "agent/process/scratch.h"
+#include "agent/spawn/command.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -35,16 +36,6 @@ constexpr std::size_t kMostBytes = std::size_t{32} << 20;
 constexpr std::string_view kRequest =
     "POST /handler/fr_trace_json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
     "Connection: close\r\n\r\n";
-
-// The first value in the inherited environment or the -x of a program; null: not set.
-const std::string* value_of(const WorkerSpec& spec, std::string_view name) {
-  for (const ProgramSpec& program : spec.programs)
-    for (const EnvironmentEntry& entry : program.environment)
-      if (entry.first == name) return &entry.second;
-  for (const EnvironmentEntry& entry : spec.environment)
-    if (entry.first == name) return &entry.second;
-  return nullptr;
-}
 
 // A size and time that change with each dump. Absent: no regular file.
 struct FileState {
@@ -199,10 +190,10 @@ std::vector<std::optional<FlightDump>> collect_flights(const std::vector<FlightP
 
 FlightRequests::FlightRequests(asio::io_context& io, const Log& log, const AgentSpec& spec)
     : io_(io), is_on_(spec.hang_timeout.count() > 0), thread_(io, log, {}) {
-  const std::string* const pipe = value_of(spec.worker, kPipeVariable);
-  const std::string* file = value_of(spec.worker, kFileVariable);
-  if (file == nullptr) file = value_of(spec.worker, kOldFileVariable);
-  const std::string* const socket = value_of(spec.worker, kSocketVariable);
+  const std::string* const pipe = users_value(spec.worker, kPipeVariable);
+  const std::string* file = users_value(spec.worker, kFileVariable);
+  if (file == nullptr) file = users_value(spec.worker, kOldFileVariable);
+  const std::string* const socket = users_value(spec.worker, kSocketVariable);
   names_ = {.pipe = pipe != nullptr ? *pipe : "",
             .file = file != nullptr ? *file : "",
             .sets_pipe = pipe == nullptr,

@@ -1,16 +1,11 @@
 #include "agent/hang/worker_watch.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "agent/diagnosis/gpu_faults.h"
 #include "agent/process/descendants.h"
 #include "agent/stacks/proc_text.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
 namespace {
@@ -19,23 +14,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostSampledProcesses = 256;  // of a worker
 
-std::string read_proc(int pid, const char* name) {
-  const UniqueFd file(
-      ::open(("/proc/" + std::to_string(pid) + "/" + name).c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 1024> text;
-  const ssize_t size = file ? ::read(file.get(), text.data(), text.size()) : 0;
-  return size <= 0 ? "" : std::string(text.data(), static_cast<std::size_t>(size));
-}
-
 hang::Sample sample_of(const std::vector<ProcessStat>& tree) {
   hang::Sample sample;
   bool is_awake = false;
   for (const ProcessStat& process : tree) {
     // FNV-1a over the pids in the order of /proc, to detect a change of the set.
     sample.processes = (sample.processes ^ static_cast<std::uint64_t>(process.pid)) * 0x100000001B3;
-    sample.cpu_ticks += parse_cpu_ticks(read_proc(process.pid, "stat")).value_or(0);
+    const std::string place = "/proc/" + std::to_string(process.pid) + "/";
+    sample.cpu_ticks += parse_cpu_ticks(read_proc_file(place + "stat")).value_or(0);
     if (process.state == 'Z') continue;
-    std::string channel = read_proc(process.pid, "wchan");
+    std::string channel = read_proc_file(place + "wchan");
     if (channel.empty() || channel == "0") is_awake = true;
     if (&process == &tree.front()) sample.channel = std::move(channel);
   }

@@ -1,11 +1,11 @@
 #include "agent/status/log_query.h"
 
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "agent/numbers.h"
 #include "agent/output/log_files.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/foreign_json.h"
@@ -19,15 +19,6 @@ using PartJson = nlohmann::json;
 constexpr std::size_t kMostLabelBytes = 256;
 constexpr std::size_t kMostNoteBytes = 4096;  // in JSON up to six times as many
 
-template <typename Number>
-std::optional<Number> query_number(std::string_view text) {
-  Number number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || ec != std::errc() || end != text.data() + text.size() || number < Number{0})
-    return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 std::string log_request(const LogQuery& query) {
@@ -40,10 +31,11 @@ std::optional<LogQuery> parse_log_request(std::string_view request) {
   request.remove_suffix(1);
   const std::vector<std::string_view> words = split(request, ' ');
   if (words.size() != 4 || (words[2] != "out" && words[2] != "err")) return std::nullopt;
-  const auto rank = query_number<int>(words[0]);
-  const auto round = query_number<int>(words[1]);
-  const auto offset = query_number<std::uint64_t>(words[3]);
-  if (!rank || !offset || (!round && words[1] != "-")) return std::nullopt;
+  const auto rank = whole_number<int>(words[0]);
+  const auto round = whole_number<int>(words[1]);
+  const auto offset = whole_number<std::uint64_t>(words[3]);
+  if (rank.value_or(-1) < 0 || !offset || round.value_or(0) < 0) return std::nullopt;
+  if (!round && words[1] != "-") return std::nullopt;
   return LogQuery{.rank = *rank, .round = round, .is_stderr = words[2] == "err", .offset = *offset};
 }
 
