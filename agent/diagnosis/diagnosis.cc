@@ -1,7 +1,9 @@
 #include "agent/diagnosis/diagnosis.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <utility>
@@ -14,6 +16,11 @@
 
 namespace drun::agent {
 namespace {
+
+// In the order of FaultClass.
+constexpr std::array kFaultWords{
+    "none",    "crash",    "host_memory", "gpu_memory", "desync",    "missing_rank", "data_loader",
+    "network", "hardware", "user_error",  "hang",       "preempted", "interrupted"};
 
 constexpr std::size_t kMostFailuresRead = 64;
 constexpr std::chrono::seconds kStartUpTime{20};
@@ -186,20 +193,6 @@ std::string signs_missing_words(const RankRanges& ranks) {
   return ranks_text(ranks) + " did not arrive in time";
 }
 
-using CallGroups = std::map<std::string, RankRanges>;  // by the call
-
-void set_groups(Diagnosis& diagnosis, CallGroups& groups, const char* verb) {
-  std::vector<RankRanges> ranks;
-  std::string text;
-  for (auto& [call, group] : groups) {
-    normalize(group);
-    ranks.push_back(group);
-    if (ranks.size() <= 3) text += (text.empty() ? "" : ", ") + ranks_text(group) + verb + call;
-  }
-  diagnosis.ranks = ranks_that_differ(ranks);
-  diagnosis.summary = "desync: " + text + (ranks.size() > 3 ? ", and others" : "");
-}
-
 Diagnosis desync_from(const Read& read, const std::vector<Read>& all) {
   std::map<int, Call> calls;
   for (const Read& each : all) calls.insert(each.text.calls.begin(), each.text.calls.end());
@@ -208,15 +201,9 @@ Diagnosis desync_from(const Read& read, const std::vector<Read>& all) {
     const std::string shape = call.shape.empty() ? "" : " of shape " + call.shape;
     groups[call.op + shape].push_back({rank, rank});
   }
-  Diagnosis diagnosis = of(read, {.fault = FaultClass::Desync,
-                                  .summary = "ranks made different collective calls",
-                                  .helps = RestartHelps::No,
-                                  .advice = "make every rank call the same collectives in the same "
-                                            "order with the same shapes"});
-  diagnosis.evidence.clear();
-  if (groups.size() > 1) {
-    set_groups(diagnosis, groups, " called ");
-  } else {
+  Diagnosis diagnosis = desync_of(groups, " called ", " called ");
+  diagnosis.adds_to_headline = true;
+  if (groups.size() < 2) {
     // The text names no rank: this one found that a peer sends something else.
     diagnosis.ranks.clear();
     diagnosis.summary = "desync: " + rank_words(*read.failure) + " got data of another size" +
@@ -276,127 +263,107 @@ const Read* with_gpu_fault(const std::vector<Read>& all, const Read* cause, bool
 
 Diagnosis by_kernel_log(const Read& read) {
   const Failure& failure = *read.failure;
-  const GpuFault& fault = *read.gpu_fault;
-  const std::string node = std::to_string(failure.node_rank);
-  Diagnosis diagnosis{
-      .fault = FaultClass::Hardware,
-      .ranks = only(failure.rank),
-      .summary = "node " + node + " (" + rank_words(failure) + "): " + fault.words,
-      .evidence = {evidence_text(kernel_log_line(failure.node_rank, read.kernel_line))},
-      .restart_helps = RestartHelps::Yes,
-      .advice = advice_of(fault.remedy),
-      .adds_to_headline = true};
-  if (excludes_node(fault.remedy)) diagnosis.exclude_node = failure.node_rank;
+  Diagnosis diagnosis = hardware_of(failure.node_rank, only(failure.rank), *read.gpu_fault,
+                                    kernel_log_line(failure.node_rank, read.kernel_line));
+  diagnosis.adds_to_headline = true;
   add_read(diagnosis, read);
   add_line(diagnosis, ended_line(failure));
   return diagnosis;
 }
 
+constexpr std::string_view kRank = "{rank}";
+enum class Counts { Always, AfterExit, AfterEarlyExit };
+
+// What the text of a failure shows, if other ranks' texts do not matter.
+struct SignVerdict {
+  Sign sign;
+  FaultClass fault;
+  RestartHelps helps;
+  const char* summary;
+  const char* advice;
+  Counts counts = Counts::Always;
+  const char* before_detail = "";  // in the summary
+};
+
+constexpr std::array kVerdicts{
+    SignVerdict{Sign::GpuMemory, FaultClass::GpuMemory, RestartHelps::No,
+                "{rank} ran out of GPU memory",
+                "use a smaller batch, activation checkpointing or more sharding, or find another "
+                "process on the GPU",
+                Counts::Always, ": it uses "},
+    SignVerdict{Sign::HostMemory, FaultClass::HostMemory, RestartHelps::No,
+                "{rank} could not allocate host memory",
+                "use less memory per node, or raise the memory limit"},
+    SignVerdict{Sign::DataLoaderWorker, FaultClass::DataLoader, RestartHelps::Unknown,
+                "a process that loads data for {rank} ended",
+                "often it ran out of memory or of /dev/shm: use fewer num_workers, or a larger "
+                "/dev/shm; num_workers=0 shows errors"},
+    SignVerdict{Sign::DataLoaderWait, FaultClass::DataLoader, RestartHelps::Unknown,
+                "{rank} waited too long for data", "check the storage and the dataset"},
+    SignVerdict{Sign::Hardware, FaultClass::Hardware, RestartHelps::Yes, "hardware error on node ",
+                "exclude the node, and check its kernel log and nvidia-smi -q"},
+    SignVerdict{Sign::PortInUse, FaultClass::Network, RestartHelps::Unknown,
+                "a port that {rank} listens on is in use",
+                "choose another port, or end the program that uses it"},
+    SignVerdict{Sign::StartUp, FaultClass::UserError, RestartHelps::No, "the program cannot start",
+                "check the program, its arguments and its environment on that node",
+                Counts::AfterExit},
+    SignVerdict{
+        Sign::MaybeStartUp, FaultClass::UserError, RestartHelps::No, "the program cannot start",
+        "check its arguments and the paths that it needs on that node", Counts::AfterEarlyExit},
+    SignVerdict{
+        Sign::NoGpu, FaultClass::UserError, RestartHelps::No, "no GPU is visible to {rank}",
+        "check CUDA_VISIBLE_DEVICES, the GPUs of the container, and nvidia-smi on that node",
+        Counts::AfterEarlyExit},
+    SignVerdict{Sign::GpuSoftware, FaultClass::UserError, RestartHelps::No,
+                "the program's version of CUDA does not fit the driver or the GPU",
+                "compare the program's build with nvidia-smi on that node", Counts::AfterExit},
+    SignVerdict{Sign::GpuNumber, FaultClass::UserError, RestartHelps::No,
+                "{rank} selects a GPU that is not visible to it",
+                "select the GPU by LOCAL_RANK; check CUDA_VISIBLE_DEVICES, and that "
+                "--nproc-per-node is at most the number of GPUs"},
+    SignVerdict{Sign::GpuAssertion, FaultClass::Crash, RestartHelps::Unknown,
+                "{rank}: an assertion failed on the GPU",
+                "often an index or a label is out of range; CUDA_LAUNCH_BLOCKING=1 shows the call",
+                Counts::Always, ": "},
+    SignVerdict{Sign::GpuAccess, FaultClass::Crash, RestartHelps::Unknown,
+                "{rank}: a kernel on the GPU accessed invalid memory",
+                "CUDA_LAUNCH_BLOCKING=1 shows the call, --wrap=compute-sanitizer the access"},
+};
+
 // The diagnosis of a failure that is not a consequence of another one.
 Diagnosis by_texts(const Read& read, const std::vector<Read>& all, bool is_early) {
   if (std::optional<Diagnosis> found = by_status(read, is_early)) return *std::move(found);
   if (!read.text.sign) return crash_of(read);
-  const std::string rank = rank_words(*read.failure);
-  const bool has_exited = std::holds_alternative<Exited>(read.failure->status) ||
-                          std::holds_alternative<NotStarted>(read.failure->status);
   switch (*read.text.sign) {
-    case Sign::GpuMemory:
-      return of(read, {.fault = FaultClass::GpuMemory,
-                       .summary = rank + " ran out of GPU memory" +
-                                  (read.text.detail.empty() ? "" : ": it uses " + read.text.detail),
-                       .helps = RestartHelps::No,
-                       .advice = "use a smaller batch, activation checkpointing or more sharding, "
-                                 "or find another process on the GPU"});
-    case Sign::HostMemory:
-      return of(read, {.fault = FaultClass::HostMemory,
-                       .summary = rank + " could not allocate host memory",
-                       .helps = RestartHelps::No,
-                       .advice = "use less memory per node, or raise the memory limit"});
-    case Sign::DataLoaderWorker:
-      return of(read, {.fault = FaultClass::DataLoader,
-                       .summary = "a process that loads data for " + rank + " ended",
-                       .helps = RestartHelps::Unknown,
-                       .advice = "often it ran out of memory or of /dev/shm: use fewer "
-                                 "num_workers, or a larger /dev/shm; num_workers=0 shows errors"});
-    case Sign::DataLoaderWait:
-      return of(read, {.fault = FaultClass::DataLoader,
-                       .summary = rank + " waited too long for data",
-                       .helps = RestartHelps::Unknown,
-                       .advice = "check the storage and the dataset"});
-    case Sign::Hardware: {
-      Diagnosis diagnosis =
-          of(read, {.fault = FaultClass::Hardware,
-                    .summary = "hardware error on node " + std::to_string(read.failure->node_rank) +
-                               " (" + rank + ")",
-                    .helps = RestartHelps::Yes,
-                    .advice = "exclude the node, and check its kernel log and nvidia-smi -q"});
-      diagnosis.exclude_node = read.failure->node_rank;
-      return diagnosis;
-    }
     case Sign::Desync:
       return desync_from(read, all);
-    case Sign::PortInUse:
-      return of(read, {.fault = FaultClass::Network,
-                       .summary = "a port that " + rank + " listens on is in use",
-                       .helps = RestartHelps::Unknown,
-                       .advice = "choose another port, or end the program that uses it"});
-    case Sign::StartUp:
-      if (!has_exited) return crash_of(read);
-      return of(read, {.fault = FaultClass::UserError,
-                       .summary = "the program cannot start",
-                       .helps = RestartHelps::No,
-                       .advice = "check the program, its arguments and its environment on that "
-                                 "node"});
-    case Sign::MaybeStartUp:
-      if (!has_exited || !is_early) return crash_of(read);
-      return of(read, {.fault = FaultClass::UserError,
-                       .summary = "the program cannot start",
-                       .helps = RestartHelps::No,
-                       .advice = "check its arguments and the paths that it needs on that node"});
-    case Sign::NoGpu:
-      if (!has_exited || !is_early) return crash_of(read);
-      return of(read, {.fault = FaultClass::UserError,
-                       .summary = "no GPU is visible to " + rank,
-                       .helps = RestartHelps::No,
-                       .advice = "check CUDA_VISIBLE_DEVICES, the GPUs of the container, and "
-                                 "nvidia-smi on that node"});
-    case Sign::GpuSoftware:
-      if (!has_exited) return crash_of(read);
-      return of(read,
-                {.fault = FaultClass::UserError,
-                 .summary = "the program's version of CUDA does not fit the driver or the GPU",
-                 .helps = RestartHelps::No,
-                 .advice = "compare the program's build with nvidia-smi on that node"});
-    case Sign::GpuNumber:
-      return of(read,
-                {.fault = FaultClass::UserError,
-                 .summary = rank + " selects a GPU that is not visible to it",
-                 .helps = RestartHelps::No,
-                 .advice = "select the GPU by LOCAL_RANK; check CUDA_VISIBLE_DEVICES, and that "
-                           "--nproc-per-node is at most the number of GPUs"});
     case Sign::SharedGpu:
       return shared_gpu_of(read);
-    case Sign::GpuAssertion:
-      return of(read, {.fault = FaultClass::Crash,
-                       .summary = rank + ": an assertion failed on the GPU" +
-                                  (read.text.detail.empty() ? "" : ": " + read.text.detail),
-                       .helps = RestartHelps::Unknown,
-                       .advice = "often an index or a label is out of range; "
-                                 "CUDA_LAUNCH_BLOCKING=1 shows the call"});
-    case Sign::GpuAccess:
-      return of(read, {.fault = FaultClass::Crash,
-                       .summary = rank + ": a kernel on the GPU accessed invalid memory",
-                       .helps = RestartHelps::Unknown,
-                       .advice = "CUDA_LAUNCH_BLOCKING=1 shows the call, --wrap=compute-sanitizer "
-                                 "the access"});
-    case Sign::MissingRank:
-    case Sign::Waited:
-    case Sign::PeerLost:
-    case Sign::NoConnection:
-    case Sign::NcclError:
+    default:
       break;
   }
-  return crash_of(read);
+  const std::string rank = rank_words(*read.failure);
+  const auto* const known =
+      std::find_if(kVerdicts.begin(), kVerdicts.end(),
+                   [&](const SignVerdict& each) { return each.sign == *read.text.sign; });
+  const bool has_exited = std::holds_alternative<Exited>(read.failure->status) ||
+                          std::holds_alternative<NotStarted>(read.failure->status);
+  if (known == kVerdicts.end() || (known->counts != Counts::Always && !has_exited) ||
+      (known->counts == Counts::AfterEarlyExit && !is_early))
+    return crash_of(read);
+  std::string summary(known->summary);
+  if (const std::size_t at = summary.find(kRank); at != summary.npos)
+    summary.replace(at, kRank.size(), rank);
+  if (known->sign == Sign::Hardware)
+    summary += std::to_string(read.failure->node_rank) + " (" + rank + ")";
+  if (!read.text.detail.empty()) summary.append(known->before_detail).append(read.text.detail);
+  Diagnosis diagnosis = of(read, {.fault = known->fault,
+                                  .summary = std::move(summary),
+                                  .helps = known->helps,
+                                  .advice = known->advice});
+  if (known->sign == Sign::Hardware) diagnosis.exclude_node = read.failure->node_rank;
+  return diagnosis;
 }
 
 // From the stacks of the ranks that still ran when a collective timed out, and the texts of those
@@ -473,17 +440,14 @@ Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
         "look for what delays that rank: uneven work, storage, or another call; "
         "--hang-timeout shows its stack";
   } else if (waited > 0 && (collectives.size() > 1 || places.size() > 1)) {
-    diagnosis.fault = FaultClass::Desync;
     CallGroups groups;
     for (const Read& each : all) {
       const std::string place = each.text.place.empty() ? "" : " at " + each.text.place;
       if (!each.text.collective.empty())
         groups[each.text.collective + place].push_back({each.failure->rank, each.failure->rank});
     }
-    set_groups(diagnosis, groups, " waited in ");
-    diagnosis.restart_helps = RestartHelps::No;
-    diagnosis.advice =
-        "make every rank call the same collectives in the same order with the same shapes";
+    diagnosis = desync_of(groups, " waited in ", " waited in ");
+    diagnosis.adds_to_headline = true;
   } else if (waited > 0) {
     diagnosis.fault = FaultClass::MissingRank;
     const RankRanges world = world_size > 0 ? RankRanges{{0, world_size - 1}} : RankRanges();
@@ -617,37 +581,7 @@ Diagnosis of_lost(const NodeLost& lost) {
 
 }  // namespace
 
-const char* word_of(FaultClass fault) {
-  switch (fault) {
-    case FaultClass::None:
-      return "none";
-    case FaultClass::Crash:
-      return "crash";
-    case FaultClass::HostMemory:
-      return "host_memory";
-    case FaultClass::GpuMemory:
-      return "gpu_memory";
-    case FaultClass::Desync:
-      return "desync";
-    case FaultClass::MissingRank:
-      return "missing_rank";
-    case FaultClass::DataLoader:
-      return "data_loader";
-    case FaultClass::Network:
-      return "network";
-    case FaultClass::Hardware:
-      return "hardware";
-    case FaultClass::UserError:
-      return "user_error";
-    case FaultClass::Hang:
-      return "hang";
-    case FaultClass::Preempted:
-      return "preempted";
-    case FaultClass::Interrupted:
-      return "interrupted";
-  }
-  return "none";
-}
+const char* word_of(FaultClass fault) { return kFaultWords.at(static_cast<std::size_t>(fault)); }
 
 const char* word_of(RestartHelps helps) {
   return helps == RestartHelps::Yes ? "yes" : helps == RestartHelps::No ? "no" : "unknown";
@@ -661,15 +595,8 @@ RoundFault round_fault(const Outcome& outcome, std::chrono::milliseconds round_r
 }
 
 const std::vector<std::string>& round_faults() {
-  static const std::vector<std::string> words = [] {
-    std::vector<std::string> all;
-    for (const FaultClass fault :
-         {FaultClass::Crash, FaultClass::HostMemory, FaultClass::GpuMemory, FaultClass::Desync,
-          FaultClass::MissingRank, FaultClass::DataLoader, FaultClass::Network,
-          FaultClass::Hardware, FaultClass::UserError, FaultClass::Hang})
-      all.emplace_back(word_of(fault));
-    return all;
-  }();
+  constexpr auto kEnd = static_cast<std::ptrdiff_t>(FaultClass::Hang) + 1;
+  static const std::vector<std::string> words(kFaultWords.begin() + 1, kFaultWords.begin() + kEnd);
   return words;
 }
 

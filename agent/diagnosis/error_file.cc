@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "agent/numbers.h"
 #include "agent/output/log_files.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -56,11 +56,7 @@ std::string text_in(const ErrorJson& object, const char* name) {
 std::optional<double> seconds_in(const ErrorJson& value) {
   if (value.is_number()) return value.get<double>();
   if (!value.is_string()) return std::nullopt;
-  const std::string& text = value.get_ref<const std::string&>();
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return seconds;
+  return whole_number<double>(value.get_ref<const std::string&>());
 }
 
 std::optional<WallTime> time_in(const ErrorJson& object) {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <csignal>
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
 #include "agent/diagnosis/gpu_faults.h"
 #include "agent/diagnosis/hang_positions.h"
+#include "agent/numbers.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/job/stderr_lines.h"
@@ -287,11 +287,8 @@ FoundSign find_strong(const std::vector<std::string_view>& lines, std::size_t fi
 }
 
 std::optional<int> number_at(std::string_view text) {
-  int number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc() || end == text.data() || number < 0 || number > 10'000'000)
-    return std::nullopt;
-  return number;
+  const auto number = leading_number<int>(text);
+  return number && *number >= 0 && *number <= 10'000'000 ? number : std::nullopt;
 }
 
 // Numbers in a list: "1, 3 failed" -> 1, 3.

@@ -8,6 +8,7 @@
 
 #include "agent/diagnosis/hang_positions.h"
 #include "agent/diagnosis/pickle.h"
+#include "agent/numbers.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/foreign_json.h"
 #include "rendezvous/base/text.h"
@@ -90,13 +91,19 @@ std::string place_of(const Document& document, NodeId entry) {
   return "";
 }
 
+// In the order of CallState.
+constexpr std::array<std::string_view, 3> kStates{"scheduled", "started", "completed"};
+
+CallState state_named(std::string_view word) {
+  const auto* const found = std::find(kStates.begin(), kStates.end(), word);
+  return found == kStates.end() ? CallState::Scheduled
+                                : static_cast<CallState>(found - kStates.begin());
+}
+
+// Gloo's calls stay "scheduled", and are retired when they are done.
 CallState state_of(const Document& document, NodeId entry) {
-  // Gloo's calls stay "scheduled", and are retired when they are done.
-  if (flag_in(document, entry, "retired")) return CallState::Completed;
-  const std::string state = name_at(document, entry, "state");
-  return state == "completed" ? CallState::Completed
-         : state == "started" ? CallState::Started
-                              : CallState::Scheduled;
+  return flag_in(document, entry, "retired") ? CallState::Completed
+                                             : state_named(name_at(document, entry, "state"));
 }
 
 // "[0, 1]", as text.
@@ -327,8 +334,7 @@ Diagnosis diagnosis_from(const Finding& finding) {
   if (finding.fault == FaultClass::Desync) {
     diagnosis.summary = "desync in " + where + ": " + text;
     diagnosis.restart_helps = RestartHelps::No;
-    diagnosis.advice =
-        "make every rank call the same collectives in the same order with the same shapes";
+    diagnosis.advice = kSameCallsAdvice;
   } else {
     diagnosis.summary = ranks_text(finding.ranks) +
                         (count_of(finding.ranks) == 1 ? " has" : " have") + " not " +
@@ -344,15 +350,13 @@ Diagnosis diagnosis_from(const Finding& finding) {
   return diagnosis;
 }
 
-}  // namespace
-
-Result<FlightDump> read_flight_dump(int rank, std::string_view pickled) {
-  const Result<Document> decoded = pickle::decode(pickled);
-  if (!decoded) return decoded.error();
-  const Document& document = *decoded;
+Result<FlightDump> read_dump(int rank, const Document& document) {
   const NodeId root = document.root();
   FlightDump dump{.rank = rank, .version = name_at(document, root, "version")};
-  if (!dump.version.starts_with("2."))
+  const auto entries = document.find(root, "entries");
+  const auto* list = entries ? document.items(*entries) : nullptr;
+  const bool is_known = dump.version.empty() ? list != nullptr : dump.version.starts_with("2.");
+  if (!is_known)
     return Error{
         ErrorCode::Refused,
         "it is not a dump of the Flight Recorder of version 2: version \"" + dump.version + "\""};
@@ -362,14 +366,12 @@ Result<FlightDump> read_flight_dump(int rank, std::string_view pickled) {
       const auto name = document.text(key);
       if (!name || dump.groups.size() >= kMostGroups) continue;
       const auto ranks = document.find(value, "ranks");
-      const auto list = ranks ? document.text(*ranks) : std::nullopt;
+      const auto members = ranks ? document.text(*ranks) : std::nullopt;
       dump.groups[std::string(rendezvous::cut_text(*name, kNameBytes))] = {
           .description = name_at(document, value, "desc"),
-          .ranks = list ? ranks_in(*list) : RankRanges()};
+          .ranks = members ? ranks_in(*members) : RankRanges()};
     }
   }
-  const auto entries = document.find(root, "entries");
-  const auto* list = entries ? document.items(*entries) : nullptr;
   if (list == nullptr) return dump;
   const std::size_t first =
       list->size() > kMostFlightEntries ? list->size() - kMostFlightEntries : 0;
@@ -390,55 +392,17 @@ Result<FlightDump> read_flight_dump(int rank, std::string_view pickled) {
   return dump;
 }
 
-Result<FlightDump> read_flight_json(int rank, std::string_view text) try {
+}  // namespace
+
+Result<FlightDump> read_flight_dump(int rank, std::string_view pickled) {
+  const Result<Document> document = pickle::decode(pickled);
+  return document ? read_dump(rank, *document) : document.error();
+}
+
+Result<FlightDump> read_flight_json(int rank, std::string_view text) {
   const nlohmann::json json = parse_foreign_json(text);
-  FlightDump dump{.rank = rank, .version = json.value("version", "2")};
-  const auto& entries = json.at("entries");
-  if (!entries.is_array()) return Error{ErrorCode::Refused, "its entries are no list"};
-  const auto list_text = [](const nlohmann::json& list) {
-    std::string words;
-    for (std::size_t i = 0; i < std::min(list.size(), kMostSizes); ++i) {
-      if (i > 0) words += ", ";
-      if (list[i].is_string()) {
-        words += rendezvous::cut_text(list[i].get_ref<const std::string&>(), 24);
-        continue;
-      }
-      words += "[";
-      for (std::size_t k = 0; k < std::min(list[i].size(), kMostDimensions); ++k)
-        words += (k == 0 ? "" : ", ") + std::to_string(int_of(list[i].at(k)));
-      words += list[i].size() > kMostDimensions ? ", ...]" : "]";
-    }
-    if (list.size() > kMostSizes)
-      words += " and " + std::to_string(list.size() - kMostSizes) + " more";
-    return words;
-  };
-  const std::size_t first =
-      entries.size() > kMostFlightEntries ? entries.size() - kMostFlightEntries : 0;
-  for (std::size_t i = first; i < entries.size(); ++i) {
-    const nlohmann::json& entry = entries[i];
-    if (entry.value("is_p2p", false)) continue;
-    const std::string state = entry.value("state", "");
-    const auto& names = entry.at("process_group");
-    FlightCall call{.group = std::string(rendezvous::cut_text(
-                        names.at(0).get_ref<const std::string&>(), kNameBytes)),
-                    .number = int_of(entry.at("collective_seq_id")),
-                    .op = op_of(std::string(rendezvous::cut_text(
-                        entry.at("profiling_name").get_ref<const std::string&>(), kNameBytes))),
-                    .sizes = list_text(entry.at("input_sizes")),
-                    .output_sizes = list_text(entry.at("output_sizes")),
-                    .types = list_text(entry.at("input_dtypes"))};
-    const bool is_done = state == "completed" || entry.value("retired", false);
-    call.state = is_done              ? CallState::Completed
-                 : state == "started" ? CallState::Started
-                                      : CallState::Scheduled;
-    if (dump.groups.size() < kMostGroups && names.size() > 1)
-      dump.groups[call.group].description =
-          rendezvous::cut_text(names.at(1).get_ref<const std::string&>(), kNameBytes);
-    dump.calls.push_back(std::move(call));
-  }
-  return dump;
-} catch (const nlohmann::json::exception&) {
-  return Error{ErrorCode::Refused, "it is not the JSON of the Flight Recorder"};
+  const Result<Document> document = pickle::from_json(json);
+  return document ? read_dump(rank, *document) : document.error();
 }
 
 namespace {
@@ -463,10 +427,8 @@ std::string line_of(const FlightDump& dump, const FlightCall& call) {
   const std::string about = group == dump.groups.end() ? "" : group->second.description;
   const std::string place = call.place.substr(0, call.place.find_first_of(",\n"));
   return std::string(kFlightLine) + std::to_string(call.number) + " in " + plain(call.group) +
-         (about.empty() ? "" : " (" + plain(about) + ")") + ": " + plain(call.op) +
-         (call.state == CallState::Completed ? ", completed"
-          : call.state == CallState::Started ? ", started"
-                                             : ", scheduled") +
+         (about.empty() ? "" : " (" + plain(about) + ")") + ": " + plain(call.op) + ", " +
+         std::string(kStates.at(static_cast<std::size_t>(call.state))) +
          (call.sizes.empty()
               ? ""
               : ", of " + call.sizes + (call.types.empty() ? "" : " ") + call.types) +
@@ -520,8 +482,9 @@ FlightDump flight_dump_of(int rank, const std::vector<std::string>& lines) {
     const std::size_t colon = rest.find(": ");
     if (in == rest.npos || colon == rest.npos || colon < in) continue;
     FlightCall call;
-    const auto [end, ec] = std::from_chars(rest.data(), rest.data() + in, call.number);
-    if (ec != std::errc() || end != rest.data() + in) continue;
+    const auto number = whole_number<std::int64_t>(rest.substr(0, in));
+    if (!number) continue;
+    call.number = *number;
     const std::string_view group = rest.substr(in + 4, colon - in - 4);
     const std::size_t about = group.find(" (");
     call.group = group.substr(0, about);
@@ -541,11 +504,8 @@ FlightDump flight_dump_of(int rank, const std::vector<std::string>& lines) {
     }
     const std::size_t comma = rest.find(", ");
     if (comma == rest.npos) continue;
-    const std::string_view state = rest.substr(comma + 2);
     call.op = rest.substr(0, comma);
-    call.state = state == "completed" ? CallState::Completed
-                 : state == "started" ? CallState::Started
-                                      : CallState::Scheduled;
+    call.state = state_named(rest.substr(comma + 2));
     dump.calls.push_back(std::move(call));
   }
   return dump;

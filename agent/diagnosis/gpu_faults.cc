@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "agent/numbers.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/text.h"
 
@@ -61,11 +61,8 @@ bool mentions(std::string_view text, std::string_view part) { return text.find(p
 std::optional<int> number_behind(std::string_view text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == text.npos) return std::nullopt;
-  text.remove_prefix(at + mark.size());
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data() || number < 0) return std::nullopt;
-  return number;
+  const auto number = leading_number<int>(text.substr(at + mark.size()));
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 constexpr std::string_view kKernelLogMark = "kernel log of node ";

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <utility>
 
 #include "agent/diagnosis/error_text.h"
 #include "agent/diagnosis/flight_recorder.h"
 #include "agent/diagnosis/gpu_faults.h"
+#include "agent/numbers.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {
@@ -20,17 +20,9 @@ constexpr std::size_t kMostFlights = 1024;
 
 bool holds(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-std::optional<std::uint64_t> count_at(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc() || end == text.data()) return std::nullopt;
-  return number;
-}
-
 std::optional<int> rank_at(std::string_view text) {
-  const std::optional<std::uint64_t> number = count_at(text);
-  if (!number || *number > 10'000'000) return std::nullopt;
-  return static_cast<int>(*number);
+  const auto number = leading_number<int>(text);
+  return number && *number >= 0 && *number <= 10'000'000 ? number : std::nullopt;
 }
 
 // "in all_reduce #812 of a smaller group (4096 bytes)", "last ended all_reduce #811, not in one".
@@ -46,7 +38,8 @@ void read_doing(GroupPosition& position, std::string_view doing) {
   const std::size_t number = rest.find(" #");
   const std::string op(rest.substr(0, std::min(rest.find_first_of(" ,#("), rest.size())));
   if (is_inside && rest != "a collective") position.op = op;
-  if (number != rest.npos && !is_small) position.number = count_at(rest.substr(number + 2));
+  if (number != rest.npos && !is_small)
+    position.number = leading_number<std::uint64_t>(rest.substr(number + 2));
   const std::size_t bytes = rest.find(" (");
   if (is_inside && bytes != rest.npos && holds(rest, " bytes)"))
     position.bytes = rest.substr(bytes + 2, rest.find(')', bytes) - bytes - 2);
@@ -273,8 +266,8 @@ bool needs_equal_bytes(std::string_view op) {
 }
 
 // The calls of ranks that are in a collective, where they differ: each with its ranks.
-std::map<std::string, RankRanges> different_calls(const std::vector<Placed>& placed) {
-  std::map<std::string, RankRanges> calls;
+CallGroups different_calls(const std::vector<Placed>& placed) {
+  CallGroups calls;
   std::optional<std::uint64_t> number;
   bool is_uniform = true;
   bool has_numbers = true;
@@ -294,22 +287,6 @@ std::map<std::string, RankRanges> different_calls(const std::vector<Placed>& pla
   return calls;
 }
 
-Diagnosis desync_of(const std::map<std::string, RankRanges>& calls) {
-  Diagnosis diagnosis{.fault = FaultClass::Desync, .restart_helps = RestartHelps::No};
-  std::vector<RankRanges> groups;
-  std::string text;
-  for (const auto& [call, ranks] : calls) {
-    groups.push_back(ranks);
-    if (groups.size() <= 3)
-      text += (text.empty() ? "" : ", ") + are(ranks, " is in ", " are in ") + call;
-  }
-  diagnosis.ranks = ranks_that_differ(groups);
-  diagnosis.summary = "desync: " + text + (groups.size() > 3 ? ", and others" : "");
-  diagnosis.advice =
-      "make every rank call the same collectives in the same order with the same shapes";
-  return diagnosis;
-}
-
 // From lines of the kernel log, which are among those of the ranks that they may concern. If there
 // are several, the one that concerns the fewest ranks.
 std::optional<Diagnosis> by_kernel_log(const std::vector<Placed>& placed) {
@@ -325,15 +302,7 @@ std::optional<Diagnosis> by_kernel_log(const std::vector<Placed>& placed) {
         return count_of(one.second) < count_of(other.second);
       });
   const int node = parse_kernel_log_line(line)->node;
-  const GpuFault fault = *parse_gpu_fault(line);
-  Diagnosis diagnosis{
-      .fault = FaultClass::Hardware,
-      .ranks = own,
-      .summary = "node " + std::to_string(node) + " (" + ranks_text(own) + "): " + fault.words,
-      .evidence = {evidence_text(line)},
-      .restart_helps = RestartHelps::Yes,
-      .advice = advice_of(fault.remedy)};
-  if (excludes_node(fault.remedy)) diagnosis.exclude_node = node;
+  Diagnosis diagnosis = hardware_of(node, own, *parse_gpu_fault(line), line);
   add_evidence(diagnosis, placed);
   return diagnosis;
 }
@@ -391,6 +360,34 @@ RankRanges ranks_that_differ(const std::vector<RankRanges>& groups) {
       ranks.insert(ranks.end(), group.begin(), group.end());
   normalize(ranks);
   return ranks;
+}
+
+Diagnosis desync_of(CallGroups& calls, const char* one, const char* many) {
+  Diagnosis diagnosis{.fault = FaultClass::Desync, .restart_helps = RestartHelps::No};
+  std::vector<RankRanges> groups;
+  std::string text;
+  for (auto& [call, ranks] : calls) {
+    normalize(ranks);
+    groups.push_back(ranks);
+    if (groups.size() <= 3) text += (text.empty() ? "" : ", ") + are(ranks, one, many) + call;
+  }
+  diagnosis.ranks = ranks_that_differ(groups);
+  diagnosis.summary = "desync: " + text + (groups.size() > 3 ? ", and others" : "");
+  diagnosis.advice = kSameCallsAdvice;
+  return diagnosis;
+}
+
+Diagnosis hardware_of(int node, const RankRanges& ranks, const GpuFault& fault,
+                      std::string_view line) {
+  Diagnosis diagnosis{
+      .fault = FaultClass::Hardware,
+      .ranks = ranks,
+      .summary = "node " + std::to_string(node) + " (" + ranks_text(ranks) + "): " + fault.words,
+      .evidence = {evidence_text(line)},
+      .restart_helps = RestartHelps::Yes,
+      .advice = advice_of(fault.remedy)};
+  if (excludes_node(fault.remedy)) diagnosis.exclude_node = node;
+  return diagnosis;
 }
 
 GroupPosition position_of(const StackGroup& group) {
@@ -496,8 +493,8 @@ Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, in
   });
   const bool has_counts = std::any_of(
       placed.begin(), placed.end(), [](const Placed& each) { return each.at.number.has_value(); });
-  if (const auto calls = different_calls(placed); !calls.empty() && (has_counts || !has_cause)) {
-    diagnosis = desync_of(calls);
+  if (CallGroups calls = different_calls(placed); !calls.empty() && (has_counts || !has_cause)) {
+    diagnosis = desync_of(calls, " is in ", " are in ");
     add_evidence(diagnosis, placed);
     return diagnosis;
   }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agent/diagnosis/diagnosis.h"
+#include "agent/diagnosis/gpu_faults.h"
 #include "agent/stacks/evidence.h"
 
 namespace drun::agent {
@@ -44,6 +46,18 @@ bool is_every_rank_in_collective(const Evidence& evidence, const RankRanges& oth
 
 // The ranks of all groups but the largest one; of all groups if several are largest.
 RankRanges ranks_that_differ(const std::vector<RankRanges>& groups);
+
+inline constexpr const char* kSameCallsAdvice =
+    "make every rank call the same collectives in the same order with the same shapes";
+
+// Ranks that made different calls: "desync: rank 1 is in broadcast, ranks 0, 2 are in all_reduce".
+// `one`, `many`: the verbs, with blanks around.
+using CallGroups = std::map<std::string, RankRanges>;  // by the call
+Diagnosis desync_of(CallGroups& calls, const char* one, const char* many);
+
+// An error of a GPU, which `line` of the node's kernel log reports.
+Diagnosis hardware_of(int node, const RankRanges& ranks, const GpuFault& fault,
+                      std::string_view line);
 
 // "rank 7", "ranks 0-6, 8-63"; empty: `text` is something else.
 RankRanges read_ranks(std::string_view text);

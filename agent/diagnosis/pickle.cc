@@ -1,6 +1,7 @@
 #include "agent/diagnosis/pickle.h"
 
 #include <bit>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace drun::agent::pickle {
@@ -275,6 +276,32 @@ class Decoder {
   std::size_t pushed_ = 0;
 };
 
+// Children come before their list or dict. Recursive: JSON of others is limited in depth.
+NodeId add_json(std::vector<Node>& nodes, const nlohmann::json& json) {
+  Node node;
+  if (json.is_boolean()) node = json.get<bool>();
+  if (json.is_number_integer()) node = json.get<std::int64_t>();
+  if (json.is_number_float()) node = json.get<double>();
+  if (json.is_string()) node = Text{json.get_ref<const std::string&>()};
+  if (json.is_array()) {
+    Sequence list;
+    for (const nlohmann::json& each : json)
+      if (nodes.size() < kMostNodes) list.items.push_back(add_json(nodes, each));
+    node = std::move(list);
+  }
+  if (json.is_object()) {
+    Dict dict;
+    for (auto each = json.begin(); each != json.end() && nodes.size() < kMostNodes; ++each) {
+      nodes.emplace_back(Text{each.key()});
+      const auto key = static_cast<NodeId>(nodes.size() - 1);
+      dict.items.emplace_back(key, add_json(nodes, *each));
+    }
+    node = std::move(dict);
+  }
+  nodes.push_back(std::move(node));
+  return static_cast<NodeId>(nodes.size() - 1);
+}
+
 }  // namespace
 
 std::optional<std::int64_t> Document::number(NodeId id) const {
@@ -316,6 +343,15 @@ Result<Document> decode(std::string_view bytes) {
   Document document;
   document.nodes_ = decoder.take_nodes();
   document.root_ = std::get<NodeId>(root);
+  return document;
+}
+
+Result<Document> from_json(const nlohmann::json& json) {
+  if (json.is_discarded()) return Error{ErrorCode::Refused, "it is no JSON"};
+  Document document;
+  document.root_ = add_json(document.nodes_, json);
+  if (document.nodes_.size() >= kMostNodes)
+    return Error{ErrorCode::Refused, "the JSON has too many values"};
   return document;
 }
 

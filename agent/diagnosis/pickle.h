@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -63,11 +64,14 @@ class Document {
 
  private:
   friend Result<Document> decode(std::string_view bytes);
+  friend Result<Document> from_json(const nlohmann::json& json);
   std::vector<Node> nodes_;
   NodeId root_ = 0;
 };
 
 // The document refers to `bytes`, which have to stay. Errors: Refused, with the position.
 Result<Document> decode(std::string_view bytes);
+// The same table from JSON, which has to stay. Errors: Refused.
+Result<Document> from_json(const nlohmann::json& json);
 
 }  // namespace drun::agent::pickle

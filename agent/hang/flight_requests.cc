@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "agent/process/scratch.h"
-#include "agent/process/scratch_removal.h"
+#include "agent/spawn/command.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -36,16 +36,6 @@ constexpr std::size_t kMostBytes = std::size_t{32} << 20;
 constexpr std::string_view kRequest =
     "POST /handler/fr_trace_json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
     "Connection: close\r\n\r\n";
-
-// The first value in the inherited environment or the -x of a program; null: not set.
-const std::string* value_of(const WorkerSpec& spec, std::string_view name) {
-  for (const ProgramSpec& program : spec.programs)
-    for (const EnvironmentEntry& entry : program.environment)
-      if (entry.first == name) return &entry.second;
-  for (const EnvironmentEntry& entry : spec.environment)
-    if (entry.first == name) return &entry.second;
-  return nullptr;
-}
 
 // A size and time that change with each dump. Absent: no regular file.
 struct FileState {
@@ -200,10 +190,10 @@ std::vector<std::optional<FlightDump>> collect_flights(const std::vector<FlightP
 
 FlightRequests::FlightRequests(asio::io_context& io, const Log& log, const AgentSpec& spec)
     : io_(io), is_on_(spec.hang_timeout.count() > 0), thread_(io, log, {}) {
-  const std::string* const pipe = value_of(spec.worker, kPipeVariable);
-  const std::string* file = value_of(spec.worker, kFileVariable);
-  if (file == nullptr) file = value_of(spec.worker, kOldFileVariable);
-  const std::string* const socket = value_of(spec.worker, kSocketVariable);
+  const std::string* const pipe = users_value(spec.worker, kPipeVariable);
+  const std::string* file = users_value(spec.worker, kFileVariable);
+  if (file == nullptr) file = users_value(spec.worker, kOldFileVariable);
+  const std::string* const socket = users_value(spec.worker, kSocketVariable);
   names_ = {.pipe = pipe != nullptr ? *pipe : "",
             .file = file != nullptr ? *file : "",
             .sets_pipe = pipe == nullptr,
@@ -211,35 +201,29 @@ FlightRequests::FlightRequests(asio::io_context& io, const Log& log, const Agent
             .sets_socket = socket == nullptr};
 }
 
-FlightRequests::~FlightRequests() {
-  stop();
-  if (!directory_.empty()) remove_tree(directory_.c_str());
-}
+FlightRequests::~FlightRequests() { stop(); }
 
 Result<void> FlightRequests::prepare(const World& world) {
   if (!is_on_) return {};
   remove_files();
-  if (directory_.empty()) {
-    Result<std::string> made = make_scratch_directory("flights");
-    if (!made) return made.error();
-    directory_ = *std::move(made);
-  }
+  if (Result<void> made = directory_.make(); !made) return made;
   round_ = world.round;
   base_rank_ = world.base_rank;
   workers_ = world.local_world_size;
-  const std::string stem = directory_ + "/" + std::to_string(round_) + "_";
+  const std::string stem = directory_.path() + "/" + std::to_string(round_) + "_";
   if (names_.sets_pipe) names_.pipe = stem;
   if (names_.sets_file) names_.file = stem;
   return {};
 }
 
 std::string FlightRequests::socket_of(int local_rank) const {
-  return directory_ + "/" + std::to_string(round_) + "_" + std::to_string(local_rank) + ".sock";
+  return directory_.path() + "/" + std::to_string(round_) + "_" + std::to_string(local_rank) +
+         ".sock";
 }
 
 std::vector<EnvironmentEntry> FlightRequests::environment(int local_rank) const {
   std::vector<EnvironmentEntry> own;
-  if (!is_on_ || directory_.empty()) return own;
+  if (!is_on_ || !directory_.is_made()) return own;
   if (names_.sets_pipe) own.emplace_back(kPipeVariable, names_.pipe);
   if (names_.sets_file) own.emplace_back(kFileVariable, names_.file);
   if (names_.sets_socket) own.emplace_back(kSocketVariable, socket_of(local_rank));
@@ -248,7 +232,7 @@ std::vector<EnvironmentEntry> FlightRequests::environment(int local_rank) const 
 
 void FlightRequests::ask(OnDumps on_dumps) {
   stop();
-  if (!is_on_ || directory_.empty())
+  if (!is_on_ || !directory_.is_made())
     return asio::post(io_, [on_dumps = std::move(on_dumps)] { on_dumps({}); });
   std::vector<FlightPlace> places;
   places.reserve(static_cast<std::size_t>(workers_));
@@ -275,9 +259,9 @@ void FlightRequests::stop() {
 
 // Whatever the workers have made there.
 void FlightRequests::remove_files() {
-  if (directory_.empty()) return;
+  if (!directory_.is_made()) return;
   std::error_code ec;
-  std::filesystem::directory_iterator each(directory_, ec);
+  std::filesystem::directory_iterator each(directory_.path(), ec);
   for (const std::filesystem::directory_iterator end; !ec && each != end; each.increment(ec))
     ::unlink(each->path().c_str());
 }

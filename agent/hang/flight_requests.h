@@ -20,6 +20,7 @@
 
 #include "agent/diagnosis/flight_recorder.h"
 #include "agent/output/file_writer.h"
+#include "agent/process/scratch.h"
 #include "agent/spec.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
@@ -73,7 +74,7 @@ class FlightRequests {
   asio::io_context& io_;
   bool is_on_ = false;
   Names names_;
-  std::string directory_;
+  ScratchDirectory directory_{"flights"};
   int round_ = 0;
   int base_rank_ = 0;
   int workers_ = 0;

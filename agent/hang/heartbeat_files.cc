@@ -1,7 +1,6 @@
 #include "agent/hang/heartbeat_files.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <cstring>
 
 #include "agent/process/scratch.h"
-#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/pulse_page.h"
 
 namespace drun::agent {
@@ -61,9 +59,6 @@ CallTimes read_call_times(std::string_view bytes, std::chrono::nanoseconds now) 
   return {.begun = page.begun, .in_calls = std::chrono::nanoseconds(ns)};
 }
 
-}  // namespace drun::agent
-
-namespace drun::agent {
 namespace {
 
 std::int64_t changed_ns(int fd) {
@@ -74,20 +69,13 @@ std::int64_t changed_ns(int fd) {
 
 }  // namespace
 
-HeartbeatFiles::~HeartbeatFiles() {
-  if (!directory_.empty()) remove_tree(directory_.c_str());
-}
-
 Result<void> HeartbeatFiles::prepare(int round, int workers) {
   remove_files();
-  if (workers > 0 && directory_.empty()) {
-    Result<std::string> made = make_scratch_directory("heartbeats");
-    if (!made) return made.error();
-    directory_ = *std::move(made);
-  }
+  if (workers > 0)
+    if (Result<void> made = directory_.make(); !made) return made;
   for (int local_rank = 0; local_rank < workers; ++local_rank) {
     File file;
-    file.path = directory_ + "/" + std::to_string(round) + "." + std::to_string(local_rank);
+    file.path = directory_.path() + "/" + std::to_string(round) + "." + std::to_string(local_rank);
     file.fd = UniqueFd(
         ::open(file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!file.fd || ::ftruncate(file.fd.get(), kPulseBytes) != 0)

@@ -4,7 +4,7 @@
 //          0600, of kPulseBytes zeros. Preferably in /dev/shm, because stores into a file mapped
 //          from a disk cause disk writes. The agent reads through the descriptor with which it
 //          created the file, so a file that a worker puts in its place is ignored.
-// Owner:   HangWatch; the destructor removes the directory.   Thread: the io_context's only.
+// Owner:   WorkerWatch; the destructor removes the directory.   Thread: the io_context's only.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,13 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/process/scratch.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
-// --- The content of a heartbeat file (rendezvous/base/pulse_page.h)
-
 namespace drun::agent {
+
+// --- The content of a heartbeat file (rendezvous/base/pulse_page.h)
 
 struct Pulse {
   std::uint64_t beats = 0;    // 0: none so far
@@ -45,11 +46,6 @@ CallTimes read_call_times(std::string_view page, std::chrono::nanoseconds now);
 
 class HeartbeatFiles {
  public:
-  HeartbeatFiles() = default;
-  HeartbeatFiles(const HeartbeatFiles&) = delete;
-  HeartbeatFiles& operator=(const HeartbeatFiles&) = delete;
-  ~HeartbeatFiles();
-
   // Creates the files of a new round and removes those of the previous one. Errors: System, with
   // the path.
   Result<void> prepare(int round, int workers);
@@ -74,7 +70,7 @@ class HeartbeatFiles {
   void remove_files();
   std::string page(std::size_t local_rank) const;
 
-  std::string directory_;
+  ScratchDirectory directory_{"heartbeats"};
   std::vector<File> files_;
 };
 

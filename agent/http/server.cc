@@ -3,35 +3,42 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <array>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http.hpp>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "agent/http/request.h"
-
 namespace drun::agent::web {
 namespace {
 
+namespace http = boost::beast::http;
 using asio::ip::tcp;
 
 constexpr std::size_t kMostAtOnce = 32;
-constexpr std::size_t kReadBytes = 2048;
+constexpr std::size_t kMostRequestBytes = std::size_t{8} << 10;
 constexpr std::chrono::seconds kTimeForOne{5};
+
+std::string_view plain(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
 
 // One request and its answer.
 struct Visit {
   explicit Visit(tcp::socket accepted)
-      : socket(std::move(accepted)), deadline(socket.get_executor()) {}
+      : socket(std::move(accepted)), deadline(socket.get_executor()) {
+    request.header_limit(static_cast<std::uint32_t>(kMostRequestBytes));
+    request.body_limit(0);
+  }
   tcp::socket socket;
   asio::steady_timer deadline;
-  std::array<char, kReadBytes> bytes{};
-  RequestReader request;
-  std::string response{};
+  boost::beast::flat_buffer received{kMostRequestBytes};
+  http::request_parser<http::empty_body> request;
+  http::response<http::string_body> response;
 };
 
 class Server::Impl : public std::enable_shared_from_this<Impl> {
@@ -97,34 +104,29 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     visit->deadline.async_wait([self = shared_from_this(), visit](const error_code& ec) {
       if (!ec) self->end(visit);
     });
-    read(visit);
-  }
-
-  void read(const VisitPtr& visit) {
-    visit->socket.async_read_some(
-        asio::buffer(visit->bytes),
-        [self = shared_from_this(), visit](const error_code& ec, std::size_t count) {
-          if (ec || !visit->socket.is_open()) return self->end(visit);
-          self->take(visit, {visit->bytes.data(), count});
+    http::async_read_header(
+        visit->socket, visit->received, visit->request,
+        [self = shared_from_this(), visit](const error_code& ec, std::size_t /*bytes*/) {
+          ec || !visit->socket.is_open() ? self->end(visit) : self->answer(visit);
         });
   }
 
-  void take(const VisitPtr& visit, std::string_view bytes) {
-    switch (visit->request.take(bytes)) {
-      case RequestReader::State::Incomplete:
-        return read(visit);
-      case RequestReader::State::Malformed:
-        return end(visit);
-      case RequestReader::State::Complete:
-        return answer(visit);
-    }
-  }
-
+  // Bytes after the head are ignored, but a request that announces a body is not answered.
   void answer(const VisitPtr& visit) {
-    const RequestReader& request = visit->request;
-    visit->response = request.response(ask_(request.method(), request.target()));
-    asio::async_write(visit->socket, asio::buffer(visit->response),
-                      [self = shared_from_this(), visit](const error_code&, std::size_t) {
+    if (visit->request.chunked() || visit->request.content_length().value_or(0) > 0)
+      return end(visit);
+    const auto& request = visit->request.get();
+    const Answer answer = ask_(plain(request.method_string()), plain(request.target()));
+    auto& response = visit->response;
+    response.version(request.version());
+    response.result(answer.code);
+    response.set(http::field::content_type, answer.type);
+    response.set(http::field::cache_control, "no-store");
+    response.keep_alive(false);
+    response.content_length(answer.body.size());
+    if (request.method() != http::verb::head) response.body() = answer.body;
+    http::async_write(visit->socket, response,
+                      [self = shared_from_this(), visit](const error_code&, std::size_t /*bytes*/) {
                         error_code ignored;
                         visit->socket.shutdown(tcp::socket::shutdown_send, ignored);
                         self->end(visit);

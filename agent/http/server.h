@@ -1,4 +1,4 @@
-// edge. Answers HTTP (request.h) on a separate port while a job runs: --metrics-port.
+// edge. Answers HTTP on a separate port while a job runs: --metrics-port.
 //
 // Limits:  32 connections at a time, each with one request of at most 8 KiB and no body, for 5 s;
 //          further ones are closed unread.

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <utility>
 #include <vector>
+
+#include "agent/numbers.h"
 
 namespace drun::agent::ras {
 
@@ -121,15 +122,7 @@ bool JsonScanner::end_text(bool is_string) {
 
 namespace {
 
-template <typename Number>
-std::optional<Number> json_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-int positive_of(std::string_view text) { return std::max(json_number<int>(text).value_or(0), 0); }
+int positive_of(std::string_view text) { return std::max(whole_number<int>(text).value_or(0), 0); }
 
 }  // namespace
 
@@ -196,7 +189,7 @@ void JsonAnswer::on_value(std::string_view key, std::string_view value) {
     if (key == "hash") communicator.hash = value;
     if (key == "size") communicator.size = positive_of(value);
   } else if (places_.back() == Place::Counts) {
-    const auto count = json_number<std::uint64_t>(value);
+    const auto count = whole_number<std::uint64_t>(value);
     const auto kind = count ? kind_of(report_, std::string(key)) : std::nullopt;
     if (kind) rank_.counts[*kind] = *count;
   } else if (places_.back() == Place::Rank) {
@@ -218,10 +211,8 @@ constexpr std::size_t kMostGroups = 4096;
 
 template <typename Number>
 std::optional<Number> text_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < Number{}) return {};
-  return number;
+  const auto number = whole_number<Number>(text);
+  return number && *number >= Number{} ? number : std::nullopt;
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {

@@ -12,30 +12,15 @@
 #include <vector>
 
 #include "agent/process/descendants.h"
+#include "agent/spawn/command.h"
 #include "agent/stacks/proc_text.h"
 
 namespace drun::agent::ras {
-namespace {
-
-const std::string* value_of(const std::vector<EnvironmentEntry>& entries, std::string_view name) {
-  const auto found = std::find_if(entries.begin(), entries.end(),
-                                  [name](const auto& entry) { return entry.first == name; });
-  return found == entries.end() ? nullptr : &found->second;
-}
-
-const std::string* value_of(const WorkerSpec& spec, std::string_view name) {
-  for (const ProgramSpec& program : spec.programs)
-    if (const std::string* value = value_of(program.environment, name)) return value;
-  return value_of(spec.environment, name);
-}
-
-}  // namespace
-
 RasSettings settings_of(const WorkerSpec& spec) {
   RasSettings wish;
-  const std::string* enabled = value_of(spec, kEnableVariable);
+  const std::string* enabled = users_value(spec, kEnableVariable);
   wish.is_off = enabled != nullptr && *enabled == "0";
-  const std::string* address = value_of(spec, kAddressVariable);
+  const std::string* address = users_value(spec, kAddressVariable);
   wish.names_place = address != nullptr;
   if (address == nullptr) return wish;
   const Result<Endpoint> place = parse_endpoint(*address, 0);
@@ -48,9 +33,6 @@ bool gives_place(const AgentSpec& spec) {
   return spec.hang_timeout.count() > 0 && !wish.is_off && !wish.names_place;
 }
 
-}  // namespace drun::agent::ras
-
-namespace drun::agent::ras {
 namespace {
 
 constexpr std::size_t kMostProcesses = 256;  // of a worker

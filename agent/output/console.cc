@@ -20,14 +20,6 @@ namespace {
 // A terminal counts as writable if a single byte fits; a larger write could block.
 constexpr std::size_t kCautiousBytes = 256;
 
-// As many whole lines as fit into one atomic write; for a longer line, a piece of it.
-std::string_view atomic_piece(std::string_view bytes) {
-  const std::string_view piece = bytes.substr(0, PIPE_BUF);
-  if (piece.size() == bytes.size()) return piece;
-  const std::size_t last = piece.rfind('\n');
-  return last == piece.npos ? piece : piece.substr(0, last + 1);
-}
-
 }  // namespace
 
 bool is_same_file(int one_fd, int other_fd) {
@@ -165,7 +157,7 @@ void Console::write_to_file() {
 ssize_t Console::write_some(std::string_view bytes) const {
   if (kind_ == Kind::Socket)
     return ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (kind_ == Kind::Pipe) bytes = atomic_piece(bytes);
+  if (kind_ == Kind::Pipe) bytes = whole_lines_within(bytes, PIPE_BUF);  // atomic
   if (kind_ != Kind::Device && !own_fd_) {
     if (!is_writable()) {
       errno = EAGAIN;

@@ -28,9 +28,9 @@
 #include <string>
 #include <string_view>
 
+#include "agent/output/console_lines.h"
 #include "agent/output/file_writer.h"
 #include "agent/output/host_channel.h"
-#include "agent/output/line_buffer.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"

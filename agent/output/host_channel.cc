@@ -179,10 +179,6 @@ void ChannelReader::end_of_stream(const Listener& listener) {
   if (is_cut_text(frame)) listener.on_frame(frame);
 }
 
-}  // namespace drun::agent
-
-namespace drun::agent {
-
 using rendezvous::Lines;
 using rendezvous::LinesFrom;
 
@@ -195,9 +191,7 @@ constexpr std::size_t kMostFrameRank = std::size_t{1} << 30;
 constexpr std::size_t kMostRelayedBytes = kMostPayloadBytes - kRelayedHeadBytes;
 
 std::size_t take_number(std::string_view& bytes) {
-  std::size_t number = 0;
-  for (const char byte : bytes.substr(0, kNumberBytes))
-    number = number << 8 | static_cast<unsigned char>(byte);
+  const std::size_t number = number_of(bytes);
   bytes.remove_prefix(kNumberBytes);
   return number;
 }

@@ -4,23 +4,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "agent/output/file_writer.h"
-#include "agent/output/gathered_lines.h"
-#include "agent/output/line_format.h"
-#include "agent/output/log_files.h"
-#include "agent/output/log_uplink.h"
-#include "agent/output/worker_stream.h"
 #include "agent/wall_time.h"
 
 namespace drun::agent {
@@ -28,176 +19,29 @@ namespace drun::agent {
 // One read. Larger ones don't make it faster (the copies no longer fit the cache).
 inline constexpr std::size_t kReadBytes = std::size_t{128} << 10;
 
-class Output::Impl {
- public:
-  Impl(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds fds)
-      : io_(io),
-        log_(std::move(log)),
-        spec_(std::move(spec)),
-        host_(std::move(host)),
-        fds_(fds),
-        buffer_(std::make_unique_for_overwrite<char[]>(kReadBytes)),
-        patience_(io) {}
-  ~Impl() {
-    on_drained_ = nullptr;
-    on_open_ = nullptr;
-    stop();
-  }
-
-  Result<void> prepare(std::string_view run_id);
-  void open_round(const World& world, Opened on_open);
-  void close_worker_ends() {
-    worker_ends_.clear();
-    for (UniqueFd& file : worker_files_) log_writer_.close(std::move(file));
-    worker_files_.clear();
-  }
-  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained, Until until);
-  std::optional<std::vector<std::string>> stderr_tail(int local_rank);
-  std::string error_before_tail(int local_rank) const;
-  void run_off_loop(std::function<void()> job, std::function<void(bool)> done) {
-    log_writer_.run(std::move(job), std::move(done));
-  }
-  std::optional<std::uint64_t> printed(int local_rank);
-  bool writes_to_file(int local_rank) const;
-  std::optional<WatchdogLines::Timeout> reported_timeout(int local_rank) const;
-  void watch_first_prints(std::function<void(int)> on_first) {
-    on_first_print_ = std::move(on_first);
-  }
-  rendezvous::LogSink* log_sink(std::function<void(std::uint64_t, std::size_t)> on_taken);
-  rendezvous::Client::LineListener* line_listener() {
-    return link_ && !to_stdout_ ? &*link_ : nullptr;
-  }
-  bool is_held_up() const {
-    return (out_ && out_->is_congested()) || (err_ && err_->is_congested()) ||
-           log_writer_.is_congested();
-  }
-  void say(std::string_view line);
-  void draw(std::string_view bytes) {
-    if (own_lines_) own_lines_->draw(bytes);
-  }
-  void send_to_launcher(std::string_view control);
-  std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
-  const std::string& log_place() const { return files_->place(); }
-  std::vector<WorkerLogs> worker_logs(int round) const;
-  std::optional<RankLog> rank_log(const RankRound& of, bool is_stderr) const;
-  void finish(std::optional<std::chrono::milliseconds> at_most);
-  void stop();
-
- private:
-  using Stream = LogFiles::Stream;
-  static constexpr std::array kStreams{Stream::Stdout, Stream::Stderr};
-  static constexpr std::size_t index_of(Stream stream) { return stream == Stream::Stdout ? 0 : 1; }
-  // A file that a worker writes itself, and its size as last seen.
-  struct WatchedFile {
-    std::string path;
-    std::uint64_t size_bytes = 0;
-    bool is_asked_for = false;
-  };
-  struct Worker {
-    std::string stderr_file;
-    bool has_printed = false;
-    std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
-    std::array<std::shared_ptr<WatchedFile>, 2> files;     // of streams that go only to a file
-  };
-  // The files of a round, opened in the log directory's thread.
-  struct RoundFiles {
-    struct File {
-      std::string path;  // empty: none
-      UniqueFd fd;
-    };
-    std::array<File, 2> filtered;
-    std::vector<std::array<File, 2>> streams;  // by local rank
-    std::optional<Error> error;
-  };
-  struct RoundPlace {
-    int round = 0;
-    bool keeps_attempt = false;  // other nodes' files may be there already
-    std::vector<int> workers;    // their directories, by local rank
-  };
-  static Result<void> open_files(LogFiles& files, const RoundPlace& place, RoundFiles& opened);
-
-  StreamPlan plan_of(int local_rank, Stream stream) const;
-  Console& err() { return err_ ? *err_ : *out_; }
-  Console& console_of(Stream stream) {
-    return stream == Stream::Stderr && spec_.mode != OutputMode::Json ? err() : *out_;
-  }
-  // The name of its directory.
-  int number_of(int local_rank) const {
-    return spec_.gathers ? world_.base_rank + local_rank : local_rank;
-  }
-  LineOrigin origin_of(int local_rank, Stream stream) const;
-  void open_gathering();
-  void take_back(const std::vector<rendezvous::Lines>& lines);
-  void wake_all();
-  std::unique_ptr<Console> make_console(int fd, std::string name);
-  void open_consoles();
-  bool holds_streams() const;
-  std::size_t pipe_bytes() const;
-  RoundFiles files_of_round() const;
-  void finish_opening(RoundFiles& opened);
-  Result<std::vector<WorkerStreams>> open_streams(RoundFiles& opened);
-  Result<WorkerStreams> open_worker(int local_rank, std::array<RoundFiles::File, 2>& files);
-  Result<int> open_stream(int local_rank, Stream stream, RoundFiles::File file, Worker& worker);
-  Result<int> open_null();
-  Result<int> open_pipe(int local_rank, Stream stream, RoundFiles::File tee, Worker& worker);
-  std::uint64_t size_of(const std::shared_ptr<WatchedFile>& file);
-  void note_print(int local_rank);
-  bool is_flushed() const;
-  int hand_out(UniqueFd fd);
-  template <typename Action>
-  void for_each_stream(Action action);
-  void take_last();
-  void check_drained();
-
-  asio::io_context& io_;
-  Log log_;
-  OutputSpec spec_;
-  std::string host_;
-  ConsoleFds fds_;
-  std::shared_ptr<LogFiles> files_ = std::make_shared<LogFiles>();
-  World world_;
-  std::unique_ptr<Console>
-      channel_;  // with spec_.channel_fd: of out_ and err_, which come after it
-  std::unique_ptr<Console> out_;
-  std::unique_ptr<Console> err_;  // null: the same file as out_
-  FileWriter log_writer_{
-      io_, log_, {.on_room = [this] { wake_all(); }, .on_idle = [this] { check_drained(); }}};
-  // With spec_.gathers: lines sent by this node, and lines received by it.
-  std::optional<GatherLink> link_;
-  std::unique_ptr<GatheredLines> gathered_;
-  std::optional<StdoutLines> to_stdout_;  // with spec_.gathers_by_channel, instead of gathered_
-  std::function<void(std::uint64_t, std::size_t)> on_taken_;
-  std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
-  std::optional<OwnLines> own_lines_;
-  // kReadBytes; not filled with zeros, that takes longer than all reads
-  std::unique_ptr<char[]> buffer_;
-  std::uint64_t streams_made_ = 0;
-  std::uint64_t looks_at_congestion_ = 0;
-  std::array<std::shared_ptr<FileWriter::File>, 2> filtered_;
-  std::function<void(int)> on_first_print_;
-  std::vector<Worker> workers_;
-  std::vector<UniqueFd> worker_ends_;
-  std::vector<UniqueFd> worker_files_;
-  asio::steady_timer patience_;
-  std::function<void()> on_drained_;
-  Until drains_until_ = Until::Written;
-  Opened on_open_;
-  bool is_given_up_ = false;
-  bool keeps_streams_ = false;  // in files
-};
-
 template <typename Action>
-void Output::Impl::for_each_stream(Action action) {
+void Output::for_each_stream(Action action) {
   for (Worker& worker : workers_)
     for (const auto& stream : worker.streams)
       if (stream && !stream->is_closed()) action(*stream);
 }
 
-}  // namespace drun::agent
+Output::Output(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds fds)
+    : io_(io),
+      log_(std::move(log)),
+      spec_(std::move(spec)),
+      host_(std::move(host)),
+      fds_(fds),
+      buffer_(std::make_unique_for_overwrite<char[]>(kReadBytes)),
+      patience_(io) {}
 
-namespace drun::agent {
+Output::~Output() {
+  on_drained_ = nullptr;
+  on_open_ = nullptr;
+  stop();
+}
 
-Result<void> Output::Impl::prepare(std::string_view run_id) {
+Result<void> Output::prepare(std::string_view run_id) {
   assert(!out_);
   std::signal(SIGPIPE, SIG_IGN);
   open_consoles();
@@ -206,7 +50,7 @@ Result<void> Output::Impl::prepare(std::string_view run_id) {
   return files_->make(spec_.log_dir, run_id, holds_streams());
 }
 
-void Output::Impl::open_consoles() {
+void Output::open_consoles() {
   if (spec_.channel_fd) {
     channel_ = make_console(*spec_.channel_fd, "the channel to the launcher");
     channel_->as_channel();
@@ -218,20 +62,20 @@ void Output::Impl::open_consoles() {
   if (!is_same_file(fds_.out, fds_.err)) err_ = make_console(fds_.err, "stderr");
 }
 
-bool Output::Impl::holds_streams() const {
+bool Output::holds_streams() const {
   for (const auto& streams : spec_.streams)
     for (const StreamPlan& plan : streams)
       if (plan.to_file) return true;
   return false;
 }
 
-std::unique_ptr<Console> Output::Impl::make_console(int fd, std::string name) {
+std::unique_ptr<Console> Output::make_console(int fd, std::string name) {
   return std::make_unique<Console>(io_, log_, fd, std::move(name),
                                    Console::Listener{.on_room = [this] { wake_all(); },
                                                      .on_empty = [this] { check_drained(); }});
 }
 
-void Output::Impl::open_gathering() {
+void Output::open_gathering() {
   link_.emplace(GatherLink::Listener{
       .on_room = [this] { wake_all(); },
       .on_idle = [this] { check_drained(); },
@@ -252,14 +96,13 @@ void Output::Impl::open_gathering() {
           .on_empty = [this] { check_drained(); }});
 }
 
-rendezvous::LogSink* Output::Impl::log_sink(
-    std::function<void(std::uint64_t, std::size_t)> on_taken) {
+rendezvous::LogSink* Output::log_sink(std::function<void(std::uint64_t, std::size_t)> on_taken) {
   on_taken_ = std::move(on_taken);
   return gathered_.get();
 }
 
 // The connection to the coordinator is lost: shows the lines that it may not have shown.
-void Output::Impl::take_back(const std::vector<rendezvous::Lines>& lines) {
+void Output::take_back(const std::vector<rendezvous::Lines>& lines) {
   for (const rendezvous::Lines& each : lines) {
     const auto local_rank = static_cast<std::size_t>(each.local_rank);
     if (each.round != world_.round || local_rank >= workers_.size()) continue;
@@ -269,7 +112,7 @@ void Output::Impl::take_back(const std::vector<rendezvous::Lines>& lines) {
   for_each_stream([](WorkerStream& stream) { stream.leave_link(); });
 }
 
-void Output::Impl::wake_all() {
+void Output::wake_all() {
   for_each_stream([](WorkerStream& stream) { stream.wake(); });
   if (gathered_) gathered_->wake();
   if (to_stdout_) to_stdout_->wake();
@@ -277,7 +120,7 @@ void Output::Impl::wake_all() {
   check_drained();
 }
 
-void Output::Impl::open_round(const World& world, Opened on_open) {
+void Output::open_round(const World& world, Opened on_open) {
   assert(out_ && "call prepare() first");
   assert(!on_open_ && "one round at a time");
   for_each_stream([](WorkerStream& stream) { stream.close(); });
@@ -310,7 +153,7 @@ void Output::Impl::open_round(const World& world, Opened on_open) {
   });
 }
 
-void Output::Impl::finish_opening(RoundFiles& opened) {
+void Output::finish_opening(RoundFiles& opened) {
   if (!on_open_) return;
   const Opened on_open = std::exchange(on_open_, nullptr);
   if (is_given_up_ && !opened.error) opened.error = Error{ErrorCode::System, "gave up on output"};
@@ -318,8 +161,14 @@ void Output::Impl::finish_opening(RoundFiles& opened) {
   on_open(open_streams(opened));
 }
 
-void Output::Impl::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
-                         Until until) {
+void Output::close_worker_ends() {
+  worker_ends_.clear();
+  for (UniqueFd& file : worker_files_) log_writer_.close(std::move(file));
+  worker_files_.clear();
+}
+
+void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
+                   Until until) {
   drains_until_ = until;
   assert(!on_drained_ && "one drain at a time");
   on_drained_ = std::move(on_drained);
@@ -335,7 +184,7 @@ void Output::Impl::drain(std::chrono::milliseconds at_most, std::function<void()
 }
 
 // All workers have exited; another process still holds a pipe.
-void Output::Impl::take_last() {
+void Output::take_last() {
   std::size_t held = 0;
   for_each_stream([&held](WorkerStream& stream) {
     stream.take_now();
@@ -347,7 +196,7 @@ void Output::Impl::take_last() {
                std::to_string(held));
 }
 
-void Output::Impl::check_drained() {
+void Output::check_drained() {
   if (!on_drained_) return;
   const bool have_sinks_room = drains_until_ == Until::Written ? is_flushed() : !is_held_up();
   bool is_done =
@@ -358,24 +207,31 @@ void Output::Impl::check_drained() {
   asio::post(io_, std::exchange(on_drained_, nullptr));
 }
 
-std::optional<std::vector<std::string>> Output::Impl::stderr_tail(int local_rank) {
+WorkerStream* Output::stderr_of(int local_rank) const {
   const auto index = static_cast<std::size_t>(local_rank);
-  if (local_rank < 0 || index >= workers_.size()) return std::nullopt;
-  WorkerStream* stream = workers_[index].streams[1].get();
+  return index < workers_.size() ? workers_[index].streams[1].get() : nullptr;
+}
+
+std::optional<std::vector<std::string>> Output::stderr_tail(int local_rank) {
+  WorkerStream* const stream = stderr_of(local_rank);
   if (stream == nullptr) return std::nullopt;
   stream->take_now();
   return last_lines(stream->tail());
 }
 
-std::string Output::Impl::error_before_tail(int local_rank) const {
-  const auto index = static_cast<std::size_t>(local_rank);
-  const WorkerStream* stream = index < workers_.size() ? workers_[index].streams[1].get() : nullptr;
+std::string Output::error_before_tail(int local_rank) const {
+  const WorkerStream* const stream = stderr_of(local_rank);
   return stream == nullptr ? "" : stream->last_error().before(kTailLines, wall_now());
 }
 
-std::optional<std::uint64_t> Output::Impl::printed(int local_rank) {
+std::optional<WatchdogLines::Timeout> Output::reported_timeout(int local_rank) const {
+  const WorkerStream* const stream = stderr_of(local_rank);
+  return stream == nullptr ? std::nullopt : stream->watchdog_lines().first_timeout();
+}
+
+std::optional<std::uint64_t> Output::printed(int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
-  if (local_rank < 0 || index >= workers_.size()) return std::nullopt;
+  if (index >= workers_.size()) return std::nullopt;
   const Worker& worker = workers_[index];
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < worker.streams.size(); ++i) {
@@ -391,24 +247,18 @@ std::optional<std::uint64_t> Output::Impl::printed(int local_rank) {
   return bytes + looks_at_congestion_;
 }
 
-bool Output::Impl::writes_to_file(int local_rank) const {
+bool Output::writes_to_file(int local_rank) const {
   const auto index = static_cast<std::size_t>(local_rank);
   return index < workers_.size() && (workers_[index].files[0] || workers_[index].files[1]);
 }
 
-std::optional<WatchdogLines::Timeout> Output::Impl::reported_timeout(int local_rank) const {
-  const auto index = static_cast<std::size_t>(local_rank);
-  const WorkerStream* stream = index < workers_.size() ? workers_[index].streams[1].get() : nullptr;
-  return stream == nullptr ? std::nullopt : stream->watchdog_lines().first_timeout();
-}
-
-void Output::Impl::note_print(int local_rank) {
+void Output::note_print(int local_rank) {
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   if (!std::exchange(worker.has_printed, true) && on_first_print_) on_first_print_(local_rank);
 }
 
 // The size as of the previous call. Requests it again for the next one.
-std::uint64_t Output::Impl::size_of(const std::shared_ptr<WatchedFile>& file) {
+std::uint64_t Output::size_of(const std::shared_ptr<WatchedFile>& file) {
   if (std::exchange(file->is_asked_for, true)) {
     ++looks_at_congestion_;  // no answer: a worker that writes to it is blocked too
     return file->size_bytes;
@@ -427,23 +277,28 @@ std::uint64_t Output::Impl::size_of(const std::shared_ptr<WatchedFile>& file) {
   return file->size_bytes;
 }
 
-void Output::Impl::say(std::string_view line) {
+void Output::say(std::string_view line) {
   if (own_lines_) return own_lines_->say(line);
   write_all(fds_.err, std::string(line) + "\n");
 }
 
-void Output::Impl::send_to_launcher(std::string_view control) {
+void Output::send_to_launcher(std::string_view control) {
   if (!channel_ || channel_->is_gone()) return;
   channel_->queue().put_between_lines(to_frame(FrameType::Control, control));
   channel_->flush();
 }
 
-bool Output::Impl::is_flushed() const {
+bool Output::is_held_up() const {
+  return (out_ && out_->is_congested()) || (err_ && err_->is_congested()) ||
+         log_writer_.is_congested();
+}
+
+bool Output::is_flushed() const {
   return (!out_ || out_->is_empty() || out_->is_gone()) &&
          (!err_ || err_->is_empty() || err_->is_gone()) && log_writer_.is_idle();
 }
 
-void Output::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
+void Output::finish(std::optional<std::chrono::milliseconds> at_most) {
   for (Console* console : {out_.get(), err_.get()}) {
     if (console == nullptr || console->is_gone() || !console->is_terminal()) continue;
     console->queue().end_line();
@@ -461,7 +316,7 @@ void Output::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
   if (files_->is_temporary() && !keeps_files && can_remove) files_->remove();
 }
 
-void Output::Impl::stop() {
+void Output::stop() {
   is_given_up_ = true;
   if (link_) link_->give_up();
   for_each_stream([](WorkerStream& stream) { stream.close(); });
@@ -473,59 +328,8 @@ void Output::Impl::stop() {
   check_drained();
 }
 
-Output::Output(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds console)
-    : impl_(std::make_unique<Impl>(io, std::move(log), std::move(spec), std::move(host), console)) {
-}
-Output::~Output() = default;
-
-Result<void> Output::prepare(std::string_view run_id) { return impl_->prepare(run_id); }
-void Output::open_round(const World& world, Opened on_open) {
-  impl_->open_round(world, std::move(on_open));
-}
-void Output::close_worker_ends() { impl_->close_worker_ends(); }
-void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
-                   Until until) {
-  impl_->drain(at_most, std::move(on_drained), until);
-}
-std::optional<std::vector<std::string>> Output::stderr_tail(int local_rank) {
-  return impl_->stderr_tail(local_rank);
-}
-std::string Output::error_before_tail(int local_rank) const {
-  return impl_->error_before_tail(local_rank);
-}
-void Output::run_off_loop(std::function<void()> job, std::function<void(bool)> done) {
-  impl_->run_off_loop(std::move(job), std::move(done));
-}
-std::optional<std::uint64_t> Output::printed(int local_rank) { return impl_->printed(local_rank); }
-bool Output::writes_to_file(int local_rank) const { return impl_->writes_to_file(local_rank); }
-std::optional<WatchdogLines::Timeout> Output::reported_timeout(int local_rank) const {
-  return impl_->reported_timeout(local_rank);
-}
-void Output::watch_first_prints(std::function<void(int)> on_first) {
-  impl_->watch_first_prints(std::move(on_first));
-}
-rendezvous::LogSink* Output::log_sink(std::function<void(std::uint64_t, std::size_t)> on_taken) {
-  return impl_->log_sink(std::move(on_taken));
-}
-bool Output::is_held_up() const { return impl_->is_held_up(); }
-rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_listener(); }
-void Output::say(std::string_view line) { impl_->say(line); }
-void Output::send_to_launcher(std::string_view control) { impl_->send_to_launcher(control); }
-std::string Output::unfinished_frame() const { return impl_->unfinished_frame(); }
-std::vector<WorkerLogs> Output::worker_logs(int round) const { return impl_->worker_logs(round); }
-std::optional<RankLog> Output::rank_log(const RankRound& of, bool is_stderr) const {
-  return impl_->rank_log(of, is_stderr);
-}
-std::string Output::log_place() const { return impl_->log_place(); }
-void Output::draw(std::string_view bytes) { impl_->draw(bytes); }
-void Output::finish(std::optional<std::chrono::milliseconds> at_most) { impl_->finish(at_most); }
-void Output::stop() { impl_->stop(); }
-
-}  // namespace drun::agent
-
 // --- The setup of a worker's streams
 
-namespace drun::agent {
 namespace {
 
 // All pipes of an unprivileged user share 64 MiB (pipe-user-pages-soft). Beyond that, every new
@@ -536,7 +340,7 @@ constexpr std::size_t kLargestPipeBytes = std::size_t{1} << 20;
 }  // namespace
 
 // The files that the round needs.
-Output::Impl::RoundFiles Output::Impl::files_of_round() const {
+Output::RoundFiles Output::files_of_round() const {
   RoundFiles files;
   for (const Stream stream : kStreams) {
     const auto& filters =
@@ -555,7 +359,7 @@ Output::Impl::RoundFiles Output::Impl::files_of_round() const {
   return files;
 }
 
-std::vector<WorkerLogs> Output::Impl::worker_logs(int round) const {
+std::vector<WorkerLogs> Output::worker_logs(int round) const {
   std::vector<WorkerLogs> logs;
   if (round != world_.round || on_open_) return logs;
   const RoundFiles files = files_of_round();
@@ -568,7 +372,7 @@ std::vector<WorkerLogs> Output::Impl::worker_logs(int round) const {
   return logs;
 }
 
-std::optional<RankLog> Output::Impl::rank_log(const RankRound& of, bool is_stderr) const {
+std::optional<RankLog> Output::rank_log(const RankRound& of, bool is_stderr) const {
   const Stream stream = is_stderr ? Stream::Stderr : Stream::Stdout;
   const int local_rank = of.rank - world_.base_rank;
   if (local_rank >= 0 && local_rank < static_cast<int>(workers_.size())) {
@@ -582,8 +386,7 @@ std::optional<RankLog> Output::Impl::rank_log(const RankRound& of, bool is_stder
 }
 
 // Runs in the log directory's thread.
-Result<void> Output::Impl::open_files(LogFiles& files, const RoundPlace& place,
-                                      RoundFiles& opened) {
+Result<void> Output::open_files(LogFiles& files, const RoundPlace& place, RoundFiles& opened) {
   const auto create = [](RoundFiles::File& file) -> Result<void> {
     if (file.path.empty()) return {};
     Result<UniqueFd> created = create_log(file.path);
@@ -603,7 +406,7 @@ Result<void> Output::Impl::open_files(LogFiles& files, const RoundPlace& place,
   return made;
 }
 
-Result<std::vector<WorkerStreams>> Output::Impl::open_streams(RoundFiles& opened) {
+Result<std::vector<WorkerStreams>> Output::open_streams(RoundFiles& opened) {
   for (std::size_t i = 0; i < filtered_.size(); ++i) {
     RoundFiles::File& file = opened.filtered[i];
     if (file.fd) filtered_[i] = log_writer_.adopt(std::move(file.fd), std::move(file.path));
@@ -618,8 +421,7 @@ Result<std::vector<WorkerStreams>> Output::Impl::open_streams(RoundFiles& opened
   return streams;
 }
 
-Result<WorkerStreams> Output::Impl::open_worker(int local_rank,
-                                                std::array<RoundFiles::File, 2>& files) {
+Result<WorkerStreams> Output::open_worker(int local_rank, std::array<RoundFiles::File, 2>& files) {
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   const Result<int> out = open_stream(local_rank, Stream::Stdout, std::move(files[0]), worker);
   if (!out) return out.error();
@@ -631,7 +433,7 @@ Result<WorkerStreams> Output::Impl::open_worker(int local_rank,
                        .stderr_file = worker.stderr_file};
 }
 
-StreamPlan Output::Impl::plan_of(int local_rank, Stream stream) const {
+StreamPlan Output::plan_of(int local_rank, Stream stream) const {
   const auto index = static_cast<std::size_t>(local_rank);
   StreamPlan plan;
   plan.is_labeled = spec_.mode == OutputMode::Labeled;
@@ -640,8 +442,8 @@ StreamPlan Output::Impl::plan_of(int local_rank, Stream stream) const {
   return plan;
 }
 
-Result<int> Output::Impl::open_stream(int local_rank, Stream stream, RoundFiles::File file,
-                                      Worker& worker) {
+Result<int> Output::open_stream(int local_rank, Stream stream, RoundFiles::File file,
+                                Worker& worker) {
   const StreamPlan plan = plan_of(local_rank, stream);
   if (file.fd) {
     keeps_streams_ = true;
@@ -659,14 +461,13 @@ Result<int> Output::Impl::open_stream(int local_rank, Stream stream, RoundFiles:
   return open_pipe(local_rank, stream, std::move(file), worker);
 }
 
-Result<int> Output::Impl::open_null() {
+Result<int> Output::open_null() {
   UniqueFd fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (!fd) return system_error("open /dev/null", errno);
   return hand_out(std::move(fd));
 }
 
-Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::File tee,
-                                    Worker& worker) {
+Result<int> Output::open_pipe(int local_rank, Stream stream, RoundFiles::File tee, Worker& worker) {
   Result<Pipe> pipe = make_pipe(pipe_bytes());
   if (!pipe) return pipe.error();
   const StreamPlan plan = plan_of(local_rank, stream);
@@ -702,12 +503,12 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::F
   return hand_out(std::move(pipe->write_end));
 }
 
-std::size_t Output::Impl::pipe_bytes() const {
+std::size_t Output::pipe_bytes() const {
   const std::size_t pipes = 2 * std::max<std::size_t>(1, workers_.size());
   return std::clamp(kAllPipesBytes / pipes, kDefaultPipeBytes, kLargestPipeBytes);
 }
 
-LineOrigin Output::Impl::origin_of(int local_rank, Stream stream) const {
+LineOrigin Output::origin_of(int local_rank, Stream stream) const {
   return {.node_rank = world_.node_rank,
           .host = host_,
           .rank = world_.base_rank + local_rank,
@@ -717,7 +518,7 @@ LineOrigin Output::Impl::origin_of(int local_rank, Stream stream) const {
           .is_stderr = stream == Stream::Stderr};
 }
 
-int Output::Impl::hand_out(UniqueFd fd) {
+int Output::hand_out(UniqueFd fd) {
   worker_ends_.push_back(std::move(fd));
   return worker_ends_.back().get();
 }

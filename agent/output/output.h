@@ -3,7 +3,7 @@
 //
 //   worker stdout, stderr  worker_stream.h   \             / console          console.h
 //   drun's own log         say()              > lines, bytes  files           file_writer.h
-//   other nodes' lines     gathered_lines.h  /             \ uplink           log_uplink.h
+//   other nodes' lines     log_gathering.h   /             \ uplink           log_gathering.h
 //
 // Order:   prepare -> { open_round -> its callback: spawn the workers -> close_worker_ends
 //          -> workers run -> drain -> its callback } per round -> finish.
@@ -13,16 +13,17 @@
 //          or log directory slows the workers (their pipes fill); it neither grows memory nor
 //          blocks this process. If the console fails, this is logged once and the workers continue.
 // Gather:  with OutputSpec::gathers, the lines of all nodes go to the coordinator's Output. There,
-//          log_sink() shows them (gathered_lines.h); on other nodes, line_listener() sends them
-//          (log_uplink.h). A node's lines count as delivered when the coordinator has passed them
-//          on; lines that can no longer reach it are shown on the node itself. With
-//          gathers_by_channel they go to the launcher of --hosts instead.
+//          log_sink() shows them; on other nodes, line_listener() sends them. A node's lines count
+//          as delivered when the coordinator has passed them on; lines that can no longer reach it
+//          are shown on the node itself. With gathers_by_channel they go to the launcher of --hosts
+//          instead.
 // Memory:  up to kHighWaterBytes and one read per console; up to 1 MiB per stream for a line
-//          without an end (longer lines are written in pieces, see line_buffer.h).
+//          without an end (longer lines are written in pieces, see console_lines.h).
 // Owner:   Agent; destroy it after io_context.run() has returned. stop() makes it return.
 // Thread:  the io_context's only.   Errors: Result, with the path. Never throws.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -30,13 +31,20 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "agent/output/line_format.h"
-#include "agent/output/watchdog_lines.h"
+#include "agent/output/console.h"
+#include "agent/output/console_lines.h"
+#include "agent/output/file_writer.h"
+#include "agent/output/log_files.h"
+#include "agent/output/log_gathering.h"
+#include "agent/output/stderr_record.h"
+#include "agent/output/worker_stream.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/net/asio.h"
@@ -61,7 +69,7 @@ struct ConsoleFds {
 
 class Output {
  public:
-  Output(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds console = {});
+  Output(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds fds = {});
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
   ~Output();
@@ -100,23 +108,27 @@ class Output {
   std::optional<std::vector<std::string>> stderr_tail(int local_rank);
 
   // The last error that the worker wrote before those lines, if none of them is one; empty if there
-  // is none (last_error.h). Call it after stderr_tail().
+  // is none (stderr_record.h). Call it after stderr_tail().
   std::string error_before_tail(int local_rank) const;
 
   // Runs `job` in the log directory's thread, after pending writes to its files. `done` is called
   // once, from the loop; `has_run` is false after stop().
-  void run_off_loop(std::function<void()> job, std::function<void(bool has_run)> done);
+  void run_off_loop(std::function<void()> job, std::function<void(bool has_run)> done) {
+    log_writer_.run(std::move(job), std::move(done));
+  }
 
   // Null before prepare(), and without OutputSpec::gathers. `on_taken` is called with the peer and
   // the size of lines that have been passed on.
   rendezvous::LogSink* log_sink(std::function<void(std::uint64_t, std::size_t)> on_taken);
-  rendezvous::Client::LineListener* line_listener();
+  rendezvous::Client::LineListener* line_listener() {
+    return link_ && !to_stdout_ ? &*link_ : nullptr;
+  }
 
   // True while the console does not accept the pending output.
   bool is_held_up() const;
 
   // A number that changes whenever the worker prints to a pipe or file, except for lines of
-  // PyTorch's watchdog in a pipe (watchdog_lines.h). Absent if drun does not see its output (raw
+  // PyTorch's watchdog in a pipe (stderr_record.h). Absent if drun does not see its output (raw
   // mode, or filtered out). For a file, it is the state that the previous call
   // requested. While the console or file system is blocked, it changes at every call, because a
   // worker that waits for them is not silent.
@@ -129,7 +141,9 @@ class Output {
 
   // Calls `on_first` from the loop when a worker's first output of a round passes through here.
   // Call before the first open_round.
-  void watch_first_prints(std::function<void(int local_rank)> on_first);
+  void watch_first_prints(std::function<void(int local_rank)> on_first) {
+    on_first_print_ = std::move(on_first);
+  }
 
   // Writes a line of drun's own log to the console's stderr, between the workers' lines (it ends an
   // unfinished line first). Never waits: if the console is blocked, lines beyond kOwnLinesBytes are
@@ -138,7 +152,9 @@ class Output {
 
   // Writes text that is erased later to the terminal (agent/output/progress.h). Dropped if stderr
   // is busy.
-  void draw(std::string_view bytes);
+  void draw(std::string_view bytes) {
+    if (own_lines_) own_lines_->draw(bytes);
+  }
 
   // Sends a control message to the launcher (agent/output/host_channel.h). Never waits; dropped if
   // there is no channel.
@@ -146,7 +162,7 @@ class Output {
 
   // After stop(): the rest of a partly written frame. Must be written to the channel before any
   // other frame.
-  std::string unfinished_frame() const;
+  std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
 
   // Of this node's workers in `round`, by local rank; empty unless that round's files are open.
   std::vector<WorkerLogs> worker_logs(int round) const;
@@ -160,7 +176,7 @@ class Output {
   std::optional<RankLog> rank_log(const RankRound& of, bool is_stderr) const;
 
   // The run's log directory; empty: none.
-  std::string log_place() const;
+  const std::string& log_place() const { return files_->place(); }
 
   // Call once, after the last drain and the loop's end. Ends an unfinished last line on a terminal
   // and waits up to `at_most` (absent: without limit) until the console and files have taken
@@ -173,8 +189,108 @@ class Output {
   void stop();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Stream = LogFiles::Stream;
+  static constexpr std::array kStreams{Stream::Stdout, Stream::Stderr};
+  static constexpr std::size_t index_of(Stream stream) { return stream == Stream::Stdout ? 0 : 1; }
+  // A file that a worker writes itself, and its size as last seen.
+  struct WatchedFile {
+    std::string path;
+    std::uint64_t size_bytes = 0;
+    bool is_asked_for = false;
+  };
+  struct Worker {
+    std::string stderr_file;
+    bool has_printed = false;
+    std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
+    std::array<std::shared_ptr<WatchedFile>, 2> files;     // of streams that go only to a file
+  };
+  // The files of a round, opened in the log directory's thread.
+  struct RoundFiles {
+    struct File {
+      std::string path;  // empty: none
+      UniqueFd fd;
+    };
+    std::array<File, 2> filtered;
+    std::vector<std::array<File, 2>> streams;  // by local rank
+    std::optional<Error> error;
+  };
+  struct RoundPlace {
+    int round = 0;
+    bool keeps_attempt = false;  // other nodes' files may be there already
+    std::vector<int> workers;    // their directories, by local rank
+  };
+  static Result<void> open_files(LogFiles& files, const RoundPlace& place, RoundFiles& opened);
+
+  StreamPlan plan_of(int local_rank, Stream stream) const;
+  Console& err() { return err_ ? *err_ : *out_; }
+  Console& console_of(Stream stream) {
+    return stream == Stream::Stderr && spec_.mode != OutputMode::Json ? err() : *out_;
+  }
+  // The name of its directory.
+  int number_of(int local_rank) const {
+    return spec_.gathers ? world_.base_rank + local_rank : local_rank;
+  }
+  LineOrigin origin_of(int local_rank, Stream stream) const;
+  // Null: it does not pass through drun.
+  WorkerStream* stderr_of(int local_rank) const;
+  void open_gathering();
+  void take_back(const std::vector<rendezvous::Lines>& lines);
+  void wake_all();
+  std::unique_ptr<Console> make_console(int fd, std::string name);
+  void open_consoles();
+  bool holds_streams() const;
+  std::size_t pipe_bytes() const;
+  RoundFiles files_of_round() const;
+  void finish_opening(RoundFiles& opened);
+  Result<std::vector<WorkerStreams>> open_streams(RoundFiles& opened);
+  Result<WorkerStreams> open_worker(int local_rank, std::array<RoundFiles::File, 2>& files);
+  Result<int> open_stream(int local_rank, Stream stream, RoundFiles::File file, Worker& worker);
+  Result<int> open_null();
+  Result<int> open_pipe(int local_rank, Stream stream, RoundFiles::File tee, Worker& worker);
+  std::uint64_t size_of(const std::shared_ptr<WatchedFile>& file);
+  void note_print(int local_rank);
+  bool is_flushed() const;
+  int hand_out(UniqueFd fd);
+  template <typename Action>
+  void for_each_stream(Action action);
+  void take_last();
+  void check_drained();
+
+  asio::io_context& io_;
+  Log log_;
+  OutputSpec spec_;
+  std::string host_;
+  ConsoleFds fds_;
+  std::shared_ptr<LogFiles> files_ = std::make_shared<LogFiles>();
+  World world_;
+  std::unique_ptr<Console>
+      channel_;  // with spec_.channel_fd: of out_ and err_, which come after it
+  std::unique_ptr<Console> out_;
+  std::unique_ptr<Console> err_;  // null: the same file as out_
+  FileWriter log_writer_{
+      io_, log_, {.on_room = [this] { wake_all(); }, .on_idle = [this] { check_drained(); }}};
+  // With spec_.gathers: lines sent by this node, and lines received by it.
+  std::optional<GatherLink> link_;
+  std::unique_ptr<GatheredLines> gathered_;
+  std::optional<StdoutLines> to_stdout_;  // with spec_.gathers_by_channel, instead of gathered_
+  std::function<void(std::uint64_t, std::size_t)> on_taken_;
+  std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
+  std::optional<OwnLines> own_lines_;
+  // kReadBytes; not filled with zeros, that takes longer than all reads
+  std::unique_ptr<char[]> buffer_;
+  std::uint64_t streams_made_ = 0;
+  std::uint64_t looks_at_congestion_ = 0;
+  std::array<std::shared_ptr<FileWriter::File>, 2> filtered_;
+  std::function<void(int)> on_first_print_;
+  std::vector<Worker> workers_;
+  std::vector<UniqueFd> worker_ends_;
+  std::vector<UniqueFd> worker_files_;
+  asio::steady_timer patience_;
+  std::function<void()> on_drained_;
+  Until drains_until_ = Until::Written;
+  Opened on_open_;
+  bool is_given_up_ = false;
+  bool keeps_streams_ = false;  // in files
 };
 
 }  // namespace drun::agent

@@ -1,5 +1,5 @@
 // edge. Forwards one stream of one worker from its pipe to the console and, if teed, to its log
-// file; or to the coordinator while its trip (log_uplink.h) lasts.
+// file; or to the coordinator while its trip (log_gathering.h) lasts.
 //
 // Flow:    reads only while neither the console (or the link) nor the log file's writer is
 //          congested, so a slow one slows the worker. Files get the original bytes, even if the
@@ -19,12 +19,10 @@
 #include <vector>
 
 #include "agent/output/console.h"
+#include "agent/output/console_lines.h"
 #include "agent/output/file_writer.h"
-#include "agent/output/last_error.h"
-#include "agent/output/line_buffer.h"
-#include "agent/output/line_format.h"
-#include "agent/output/log_uplink.h"
-#include "agent/output/watchdog_lines.h"
+#include "agent/output/log_gathering.h"
+#include "agent/output/stderr_record.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
@@ -82,30 +80,6 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   bool is_waiting_ = false;
   bool is_closed_ = true;
 };
-
-// --- The last lines of a stream, which a report shows of a worker's stderr
-//
-// Keeps kTailBytes of the stream (up to twice that in memory). Lines have no line ends; of a
-// progress bar, only the last state is kept; empty lines at the very end are dropped. The oldest
-// line may lack its beginning. A line longer than the limit is cut and ends with "...".
-
-inline constexpr std::size_t kTailBytes = std::size_t{32} << 10;
-inline constexpr std::size_t kTailLines = 20;
-inline constexpr std::size_t kTailLineBytes = std::size_t{4} << 10;
-
-class Tail {
- public:
-  void take(std::string_view bytes);
-  // At most kTailBytes.
-  std::string_view bytes() const;
-
- private:
-  std::string bytes_;
-};
-
-// The last kTailLines of `bytes`, each of at most kTailLineBytes. Without the C++ frames that
-// PyTorch prints behind an error, which can be more than that.
-std::vector<std::string> last_lines(std::string_view bytes);
 
 // --- The stream
 

@@ -149,7 +149,7 @@ class Preloader::Impl : public std::enable_shared_from_this<Impl> {
         timer_(io) {}
 
   void start();
-  void when_imported(std::function<void(Result<void>)> then);
+  bool when_imported(std::function<void(Result<void>)> then);
   void stop_waiting() { settle(Result<void>()); }
   void stop();
   bool start_worker(const Command& command, int local_rank, OnBegun on_begun);
@@ -465,13 +465,17 @@ void Preloader::Impl::turn_off(const std::string& reason) {
   settle(Result<void>());
 }
 
-void Preloader::Impl::when_imported(std::function<void(Result<void>)> then) {
+bool Preloader::Impl::when_imported(std::function<void(Result<void>)> then) {
   assert(!waiting_);
   waiting_ = std::move(then);
-  if (failure_) return settle(*std::exchange(failure_, std::nullopt));
+  if (failure_) {
+    settle(*std::exchange(failure_, std::nullopt));
+    return false;
+  }
   // One that was reported: once more, when the killed one is gone.
   if (state_ == State::Failed && pid() == 0) start();
   if (!is_importing() && state_ != State::Failed) settle(Result<void>());
+  return waiting_ != nullptr;
 }
 
 void Preloader::Impl::settle(const Result<void>& result) {
@@ -508,8 +512,8 @@ Preloader::Preloader(asio::io_context& io, Log log, PreloaderSpec spec, Listener
 Preloader::~Preloader() = default;
 
 void Preloader::start() { impl_->start(); }
-void Preloader::when_imported(std::function<void(Result<void>)> then) {
-  impl_->when_imported(std::move(then));
+bool Preloader::when_imported(std::function<void(Result<void>)> then) {
+  return impl_->when_imported(std::move(then));
 }
 void Preloader::stop_waiting() { impl_->stop_waiting(); }
 void Preloader::stop() { impl_->stop(); }

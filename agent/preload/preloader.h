@@ -57,7 +57,8 @@ class Preloader final : public WarmStarter {
 
   // Calls `then` from the io_context when the imports are done: with an error if one failed or took
   // too long; with success also if workers are to be started in the usual way. One call at a time.
-  void when_imported(std::function<void(Result<void>)> then);
+  // True: the imports are not done yet.
+  bool when_imported(std::function<void(Result<void>)> then);
   // Ends the wait for the imports with success.
   void stop_waiting();
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <span>
 #include <utility>
+
+#include "agent/numbers.h"
 
 namespace drun::agent::preload {
 namespace {
@@ -54,10 +55,8 @@ std::string joined(const std::vector<int>& numbers) {
 }
 
 std::optional<int> number_of(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
-  return number;
+  const auto number = whole_number<int>(text);
+  return number && *number >= 1 ? number : std::nullopt;
 }
 
 }  // namespace

@@ -15,10 +15,10 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
-#include <fstream>
 #include <new>
 
-#include "agent/process/directory_names.h"
+#include "agent/numbers.h"
+#include "agent/spawn/raw_syscall.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -168,26 +168,30 @@ bool parse_handles(std::string_view status, int signal) {
   const std::size_t at = status.find(kField);
   if (at == std::string_view::npos || signal < 1 || signal > 64) return false;
   const std::string_view digits = status.substr(at + kField.size(), 16);
-  std::uint64_t handled = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), handled, 16);
-  return error == std::errc() && (handled >> (signal - 1) & 1) != 0;
+  return (leading_number<std::uint64_t>(digits, 16).value_or(0) >> (signal - 1) & 1) != 0;
 }
 
 bool handles_signal(int pid, int signal) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/status";
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return false;
-  std::array<char, 4096> text;
-  const ssize_t size = read(file.get(), text.data(), text.size());
-  return size > 0 && parse_handles({text.data(), static_cast<std::size_t>(size)}, signal);
+  return parse_handles(read_proc_file("/proc/" + std::to_string(pid) + "/status"), signal);
+}
+
+std::string read_proc_file(const std::string& path, std::size_t most_bytes) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> piece;
+  while (file && text.size() < most_bytes) {
+    const ssize_t size =
+        read(file.get(), piece.data(), std::min(piece.size(), most_bytes - text.size()));
+    if (size <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(size));
+    if (static_cast<std::size_t>(size) < piece.size()) break;
+  }
+  return text;
 }
 
 std::string process_name(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
-  std::string name;
-  std::getline(file, name);
-  return name.substr(0, 64);
+  const std::string name = read_proc_file("/proc/" + std::to_string(pid) + "/comm");
+  return name.substr(0, std::min<std::size_t>(name.find('\n'), 64));
 }
 
 namespace {

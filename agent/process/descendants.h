@@ -66,7 +66,11 @@ bool parse_handles(std::string_view status, int signal);
 // The same for a process. Also false if its status cannot be read.
 bool handles_signal(int pid, int signal);
 
-// /proc/<pid>/comm; empty if it cannot be read. Allocates memory.
+// The beginning of a file in /proc or /sys; empty if it cannot be read. Allocates memory, as
+// process_name() does.
+std::string read_proc_file(const std::string& path, std::size_t most_bytes = 4096);
+
+// /proc/<pid>/comm.
 std::string process_name(int pid);
 
 // --- Sweep: kills and reaps all processes below this process, as the last resort

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "agent/process/descendants.h"
-#include "agent/process/scratch_removal.h"
+#include "agent/process/scratch.h"
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/spawn.h"
 #include "rendezvous/job/outcome.h"

@@ -5,10 +5,9 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <fstream>
-#include <sstream>
 
+#include "agent/numbers.h"
+#include "agent/process/descendants.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {
@@ -18,9 +17,7 @@ namespace {
 // which is 0 for the kernel. Lines that begin with a blank are key-value pairs of the record.
 bool is_of_kernel(std::string_view prefix) {
   constexpr int kFirstOfPrograms = 8;
-  int priority = kFirstOfPrograms;
-  const auto [end, error] = std::from_chars(prefix.data(), prefix.data() + prefix.size(), priority);
-  return error == std::errc() && end != prefix.data() && priority < kFirstOfPrograms;
+  return leading_number<int>(prefix).value_or(kFirstOfPrograms) < kFirstOfPrograms;
 }
 
 }  // namespace
@@ -49,14 +46,6 @@ namespace {
 
 constexpr std::size_t kFileLimit = 64 * 1024;
 
-template <typename T>
-std::optional<T> number_at_start(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end == text.data()) return std::nullopt;
-  return value;
-}
-
 // Calls `visit` with every line, without its end.
 template <typename Visit>
 void for_each_line(std::string_view text, const Visit& visit) {
@@ -66,15 +55,6 @@ void for_each_line(std::string_view text, const Visit& visit) {
     if (end == std::string_view::npos) return;
     text.remove_prefix(end + 1);
   }
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::string text;
-  std::array<char, 4096> piece;  // most are a few lines: room for all would be zeroed for nothing
-  while (text.size() < kFileLimit && (file.read(piece.data(), piece.size()), file.gcount() > 0))
-    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-  return text;
 }
 
 // A memory controller named among "cpu,memory".
@@ -97,7 +77,7 @@ std::optional<std::uint64_t> parse_oom_kills(std::string_view text) {
   constexpr std::string_view kName = "oom_kill ";
   std::optional<std::uint64_t> kills;
   for_each_line(text, [&kills, kName](std::string_view line) {
-    if (line.starts_with(kName)) kills = number_at_start<std::uint64_t>(line.substr(kName.size()));
+    if (line.starts_with(kName)) kills = leading_number<std::uint64_t>(line.substr(kName.size()));
   });
   return kills;
 }
@@ -109,7 +89,7 @@ std::optional<int> parse_oom_victim(std::string_view text) {
   if (at == std::string_view::npos) return std::nullopt;
   const std::string_view before = text.substr(0, at);
   const bool is_kernels = before.empty() || before.find("emory") != std::string_view::npos;
-  return is_kernels ? number_at_start<int>(text.substr(at + kDeed.size())) : std::nullopt;
+  return is_kernels ? leading_number<int>(text.substr(at + kDeed.size())) : std::nullopt;
 }
 
 OomFiles parse_cgroups(std::string_view text) {
@@ -131,18 +111,18 @@ OomFiles parse_cgroups(std::string_view text) {
 }
 
 bool can_count_oom_kills() {
-  const OomFiles files = parse_cgroups(read_file("/proc/self/cgroup"));
+  const OomFiles files = parse_cgroups(read_proc_file("/proc/self/cgroup", kFileLimit));
   for (const std::string& path : {files.v2, files.v1})
-    if (!path.empty() && parse_oom_kills(read_file(path))) return true;
+    if (!path.empty() && parse_oom_kills(read_proc_file(path, kFileLimit))) return true;
   return false;
 }
 
-OomWatch::OomWatch() : files_(parse_cgroups(read_file("/proc/self/cgroup"))) {}
+OomWatch::OomWatch() : files_(parse_cgroups(read_proc_file("/proc/self/cgroup", kFileLimit))) {}
 
 std::optional<std::uint64_t> OomWatch::count() const {
   for (const std::string& path : {files_.v2, files_.v1}) {
     if (path.empty()) continue;
-    if (const auto kills = parse_oom_kills(read_file(path))) return kills;
+    if (const auto kills = parse_oom_kills(read_proc_file(path, kFileLimit))) return kills;
   }
   return std::nullopt;
 }

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 
+#include "agent/numbers.h"
 #include "agent/process/descendants.h"
 
 namespace drun::agent {
@@ -36,19 +36,9 @@ std::optional<int> rank_of(int pid) {
   for (std::size_t bytes = 0; bytes < kMostBytes && std::getline(file, entry, '\0');) {
     bytes += entry.size() + 1;
     if (!entry.starts_with(kName)) continue;
-    int rank = 0;
-    const char* const end = entry.data() + entry.size();
-    const auto [at, error] = std::from_chars(entry.data() + kName.size(), end, rank);
-    return error == std::errc() && at == end ? std::optional(rank) : std::nullopt;
+    return whole_number<int>(std::string_view(entry).substr(kName.size()));
   }
   return std::nullopt;
-}
-
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line.substr(0, 512);
 }
 
 // The folder in /proc of a thread that is in uninterruptible sleep. Any thread can keep the process
@@ -61,7 +51,7 @@ std::optional<std::filesystem::path> sleeping_thread(int pid) {
        ++i) {
     const std::filesystem::path folder = threads->path();
     ProcessStat stat;
-    if (parse_stat(first_line(folder / "stat"), stat) && stat.state == 'D') return folder;
+    if (parse_stat(read_proc_file(folder / "stat"), stat) && stat.state == 'D') return folder;
     threads.increment(ec);
   }
   return std::nullopt;
@@ -70,7 +60,7 @@ std::optional<std::filesystem::path> sleeping_thread(int pid) {
 // Why a process exists although it was sent SIGKILL.
 std::string unkillable_reason(const ProcessStat& process) {
   if (const auto thread = sleeping_thread(process.pid)) {
-    const std::string where = first_line(*thread / "wchan").substr(0, 64);
+    const std::string where = read_proc_file(*thread / "wchan").substr(0, 64);
     return "it is in uninterruptible sleep" +
            (where.empty() || where == "0" ? "" : " (" + where + ")");
   }

@@ -4,34 +4,26 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <optional>
 #include <utility>
+
+#include "agent/numbers.h"
 
 namespace drun::agent {
 namespace {
 
 constexpr std::size_t kMostLineBytes = 256;  // no line that means something is as long
 
-std::optional<int> number_after(std::string_view line, std::string_view word) {
+template <typename Number>
+std::optional<Number> number_after(std::string_view line, std::string_view word) {
   if (!line.starts_with(word)) return std::nullopt;
-  line.remove_prefix(word.size());
-  int number = 0;
-  const auto [end, ec] = std::from_chars(line.data(), line.data() + line.size(), number);
-  if (ec != std::errc() || end != line.data() + line.size() || number < 1 || number > SIGRTMAX)
-    return std::nullopt;
-  return number;
+  return whole_number<Number>(line.substr(word.size()));
 }
 
-std::optional<std::size_t> input_after(std::string_view line) {
-  constexpr std::string_view kWord = "input ";
-  if (!line.starts_with(kWord)) return std::nullopt;
-  line.remove_prefix(kWord.size());
-  std::size_t bytes = 0;
-  const auto [end, ec] = std::from_chars(line.data(), line.data() + line.size(), bytes);
-  if (ec != std::errc() || end != line.data() + line.size()) return std::nullopt;
-  return bytes;
+std::optional<int> signal_after(std::string_view line, std::string_view word) {
+  const auto number = number_after<int>(line, word);
+  return number && *number >= 1 && *number <= SIGRTMAX ? number : std::nullopt;
 }
 
 }  // namespace
@@ -114,11 +106,11 @@ void Lifeline::take(std::string_view bytes) {
 }
 
 void Lifeline::obey(std::string_view line) {
-  if (const auto ending = number_after(line, "signal ")) return listener_.on_terminate(*ending);
-  if (const auto passed = number_after(line, "pass ")) {
+  if (const auto ending = signal_after(line, "signal ")) return listener_.on_terminate(*ending);
+  if (const auto passed = signal_after(line, "pass ")) {
     if (*passed == SIGUSR1 || *passed == SIGUSR2 || *passed == SIGCONT)
       listener_.on_pass_on(*passed);
-  } else if (const auto bytes = input_after(line)) {
+  } else if (const auto bytes = number_after<std::size_t>(line, "input ")) {
     input_left_bytes_ = *bytes;
   } else if (line == "input end") {
     if (workers_input_ != nullptr) workers_input_->on_input_end();

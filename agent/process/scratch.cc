@@ -1,15 +1,28 @@
 #include "agent/process/scratch.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "agent/process/guardian.h"
-#include "agent/process/scratch_removal.h"
+#include "agent/spawn/raw_syscall.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
 namespace {
@@ -53,8 +66,141 @@ Result<std::string> make_scratch_directory(std::string_view name) {
   return with_context(made.error(), std::string("cannot use ") + kMemoryDirectory);
 }
 
+ScratchDirectory::~ScratchDirectory() {
+  if (is_made()) remove_tree(path_.c_str());
+}
+
+Result<void> ScratchDirectory::make() {
+  if (is_made()) return {};
+  Result<std::string> made = make_scratch_directory(name_);
+  if (!made) return made.error();
+  path_ = *std::move(made);
+  return {};
+}
+
 void set_scratch_parent(std::string directory) { parent() = std::move(directory); }
 
 const std::string& scratch_parent() { return parent(); }
+
+namespace {
+
+constexpr int kMostTreeDepth = 8;
+constexpr std::size_t kRandomCharacters = 6;
+
+int open_directory(int parent, const char* name) {
+  return openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+// What may still be removed.
+struct RemovalLimits {
+  dev_t device = 0;
+  int entries = kMostRemoved;
+};
+
+bool remove_contents(int directory, int depth, RemovalLimits& limits);
+
+// Linux reports EISDIR for a directory.
+bool remove_entry(int directory, const char* name, int depth, RemovalLimits& limits) {
+  if (unlinkat(directory, name, 0) == 0) return true;
+  if (errno != EISDIR || depth == kMostTreeDepth) return false;
+  const UniqueFd below(open_directory(directory, name));
+  struct stat about {};
+  const bool is_entered = below && fstat(below.get(), &about) == 0 && about.st_dev == limits.device;
+  if (is_entered) remove_contents(below.get(), depth + 1, limits);
+  return is_entered && unlinkat(directory, name, AT_REMOVEDIR) == 0;
+}
+
+// Reads the directory again after removals, because they may move entries. False: at the limit.
+bool remove_contents(int directory, int depth, RemovalLimits& limits) {
+  alignas(DirectoryEntry) std::array<char, 4096> entries;
+  bool has_removed = true;
+  bool is_within = true;
+  while (has_removed && is_within) {
+    has_removed = false;
+    if (lseek(directory, 0, SEEK_SET) != 0) return true;
+    for_each_name(directory, entries, [&](const char* name) {
+      if (std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0) return true;
+      is_within = limits.entries-- > 0;
+      if (is_within) has_removed = remove_entry(directory, name, depth, limits) || has_removed;
+      return is_within;
+    });
+  }
+  return is_within;
+}
+
+// Where flock(2) needs no server, and no other host sees the files.
+bool is_on_local_file_system(int fd) {
+  struct statfs about {};
+  if (fstatfs(fd, &about) != 0) return false;
+  constexpr std::array<std::uint32_t, 9> kLocal{
+      0x01021994,  // tmpfs
+      0x858458f6,  // ramfs
+      0x0000ef53,  // ext2, ext3, ext4
+      0x58465342,  // xfs
+      0x9123683e,  // btrfs
+      0x2fc12fc1,  // zfs
+      0xf2f52010,  // f2fs
+      0xca451a4e,  // bcachefs
+      0x794c7630,  // overlayfs
+  };
+  return std::find(kLocal.begin(), kLocal.end(), static_cast<std::uint32_t>(about.f_type)) !=
+         kLocal.end();
+}
+
+}  // namespace
+
+bool is_scratch_name(std::string_view name) {
+  if (!name.starts_with(kScratchPrefix)) return false;
+  name.remove_prefix(kScratchPrefix.size());
+  const std::size_t dot = name.find('.');
+  if (dot == 0 || dot == name.npos || name.size() != dot + 1 + kRandomCharacters) return false;
+  return std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dot) + 1, name.end(),
+                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; });
+}
+
+bool holds_secret(const char* path) { return std::strstr(path, ".worker_key.") != nullptr; }
+
+void remove_tree(const char* path) {
+  const UniqueFd directory(open_directory(AT_FDCWD, path));
+  struct stat about {};
+  if (!directory || fstat(directory.get(), &about) != 0) return;
+  RemovalLimits limits{.device = about.st_dev};
+  remove_contents(directory.get(), 0, limits);
+  rmdir(path);
+}
+
+bool own_scratch_directory(const std::string& path) {
+  UniqueFd directory(open_directory(AT_FDCWD, path.c_str()));
+  if (!directory) return false;
+  if (!is_on_local_file_system(directory.get())) return true;
+  // Another process holds its lock only while it removes the directory.
+  // Where there is no flock(2) at all, the others have none either.
+  if (flock(directory.get(), LOCK_SH | LOCK_NB) != 0)
+    return errno != EWOULDBLOCK && errno != ENOLCK;
+  struct stat about {};
+  if (fstat(directory.get(), &about) != 0 || about.st_nlink == 0) return false;
+  directory.release();  // the lock ends with the process
+  return true;
+}
+
+void remove_abandoned_scratch(const std::string& base) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(base.c_str()), closedir);
+  if (!entries || !is_on_local_file_system(dirfd(entries.get()))) return;
+  RemovalLimits limits;
+  for (int scanned = 0; scanned < kMostScratchEntries; ++scanned) {
+    const dirent* entry = readdir(entries.get());
+    if (entry == nullptr) return;
+    const char* name = static_cast<const char*>(entry->d_name);
+    if (!is_scratch_name(name)) continue;
+    const UniqueFd directory(open_directory(dirfd(entries.get()), name));
+    struct stat about {};
+    if (!directory || fstat(directory.get(), &about) != 0) continue;
+    const bool is_ours = about.st_uid == geteuid() && (about.st_mode & 07777) == 0700;
+    if (!is_ours || flock(directory.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    limits.device = about.st_dev;
+    if (!remove_contents(directory.get(), 0, limits)) return;
+    unlinkat(dirfd(entries.get()), name, AT_REMOVEDIR);
+  }
+}
 
 }  // namespace drun::agent

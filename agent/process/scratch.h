@@ -5,7 +5,13 @@
 //          launcher is killed, the agent and its guardian end together, and neither can remove a
 //          directory.
 // Removal: by the caller; if the process is killed, by the guardian (remove_if_killed); if that is
-//          killed too, by the next guardian on the host (scratch_removal.h).
+//          killed too, by the next guardian on the host (remove_abandoned_scratch).
+// Owner:   a process owns a directory while it holds a shared lock on it (flock(2)). The kernel
+//          releases the lock when the process ends, and it counts in all containers that share the
+//          directory, unlike a pid. On network file systems there are no locks, and nothing is
+//          searched there: it could block, and the owner may run on another host.
+// Safety:  a removal never follows a symbolic link, never enters another file system, and removes
+//          at most kMostRemoved entries per call.
 // Thread:  call these functions while there is one, or from one thread only.
 #pragma once
 
@@ -22,9 +28,54 @@ Result<std::string> make_scratch_directory(std::string_view name);
 // The same in `base`. Also removes those that killed processes left there.
 Result<std::string> make_scratch_directory_in(const std::string& base, std::string_view name);
 
+// One that is made when it is first needed, and removed with its content.
+class ScratchDirectory {
+ public:
+  explicit ScratchDirectory(std::string_view name) : name_(name) {}
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  ~ScratchDirectory();
+
+  Result<void> make();
+  bool is_made() const { return !path_.empty(); }
+  // Empty before make().
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string name_;
+  std::string path_;
+};
+
 // From now on, directories are made in `directory`, which the caller's parent process removes.
 void set_scratch_parent(std::string directory);
 // Empty unless it was set.
 const std::string& scratch_parent();
+
+// --- Removal: of the directories of this job, and of those that killed processes left behind
+
+// Where scratch directories are, if possible. Operations there never block.
+inline constexpr const char* kMemoryDirectory = "/dev/shm";
+
+// A scratch directory is "drun_scratch.<name>.<six random characters>", mode 0700.
+inline constexpr std::string_view kScratchPrefix = "drun_scratch.";
+bool is_scratch_name(std::string_view name);
+
+// Whether it is the one with the worker key, which is removed first.
+bool holds_secret(const char* path);
+
+inline constexpr int kMostRemoved = 1 << 16;
+
+// Removes the directory and everything in it, as far as possible. Async-signal-safe. Blocks while
+// its file system does.
+void remove_tree(const char* path);
+
+// Locks a directory that this process has just created, until the process ends. False if it is
+// gone, because another process took it for abandoned; create another one.
+bool own_scratch_directory(const std::string& path);
+
+// Removes the scratch directories of this user in `base` that no process owns. Never blocks on a
+// network file system. Reads at most kMostScratchEntries entries of `base`.
+inline constexpr int kMostScratchEntries = 4096;
+void remove_abandoned_scratch(const std::string& base);
 
 }  // namespace drun::agent

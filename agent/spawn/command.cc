@@ -28,6 +28,15 @@ std::optional<std::string_view> find_variable(const Command& command, std::strin
   return std::nullopt;
 }
 
+const std::string* users_value(const WorkerSpec& spec, std::string_view name) {
+  for (const ProgramSpec& program : spec.programs)
+    for (const auto& [own, value] : program.environment)
+      if (own == name) return &value;
+  for (const auto& [own, value] : spec.environment)
+    if (own == name) return &value;
+  return nullptr;
+}
+
 ExecImage::ExecImage(const Command& command, const std::string& path)
     : own_lines_(to_lines(command.environment)) {
   argv_.reserve(command.argv.size() + 1);

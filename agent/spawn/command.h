@@ -38,6 +38,10 @@ std::vector<std::string> to_lines(const std::vector<EnvironmentEntry>& entries);
 // The value of `name` in the worker's environment; absent: not set.
 std::optional<std::string_view> find_variable(const Command& command, std::string_view name);
 
+// The value that the user gives the workers: in the -x of the first program that has any, or
+// inherited. Null: not set.
+const std::string* users_value(const WorkerSpec& spec, std::string_view name);
+
 // argv and environment as null-terminated arrays. Stores a pointer per inherited line and a copy of
 // each own one.
 class ExecImage {

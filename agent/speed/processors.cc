@@ -1,16 +1,15 @@
 #include "agent/speed/processors.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include "rendezvous/base/unique_fd.h"
+#include "agent/numbers.h"
+#include "agent/process/descendants.h"
 
 namespace drun::agent {
 namespace {
@@ -18,15 +17,6 @@ namespace {
 constexpr int kMostProcessors = 1024;
 constexpr int kMostLevels = 16;  // of cgroups
 constexpr std::uint64_t kMicroseconds = 1'000'000;
-
-// The first bytes of a small file; empty if it cannot be read.
-std::string head_of(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) return "";
-  std::array<char, 4096> bytes{};
-  const ssize_t size = ::read(fd.get(), bytes.data(), bytes.size());
-  return size > 0 ? std::string(bytes.data(), static_cast<std::size_t>(size)) : "";
-}
 
 std::string_view next_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
@@ -36,9 +26,7 @@ std::string_view next_line(std::string_view& text) {
 }
 
 std::uint64_t processor_number(std::string_view text) {
-  std::uint64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
+  return leading_number<std::uint64_t>(text).value_or(0);
 }
 
 bool exists(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
@@ -123,7 +111,7 @@ void compare(const ProcessorTimes& before, const ProcessorTimes& now, NodeSpeed&
 }
 
 Processors::Processors(std::string root) : root_(std::move(root)), heat_(heat_files(root_)) {
-  const std::string cgroups = head_of(root_ + "/proc/self/cgroup");
+  const std::string cgroups = read_proc_file(root_ + "/proc/self/cgroup");
   std::string_view text = cgroups;
   while (!text.empty()) {
     const std::string_view line = next_line(text);  // "4:cpu,cpuacct:/path" or "0::/path"
@@ -140,9 +128,9 @@ Processors::Processors(std::string root) : root_(std::move(root)), heat_(heat_fi
 
 ProcessorTimes Processors::read() const {
   ProcessorTimes times;
-  read_proc_stat(head_of(root_ + "/proc/stat"), ::sysconf(_SC_CLK_TCK), times);
-  for (const std::string& file : cpu_stats_) read_cpu_stat(head_of(file), times);
-  for (const std::string& file : heat_) times.heat_events += processor_number(head_of(file));
+  read_proc_stat(read_proc_file(root_ + "/proc/stat"), ::sysconf(_SC_CLK_TCK), times);
+  for (const std::string& file : cpu_stats_) read_cpu_stat(read_proc_file(file), times);
+  for (const std::string& file : heat_) times.heat_events += processor_number(read_proc_file(file));
   return times;
 }
 

@@ -1,6 +1,7 @@
 #include "agent/stacks/evidence.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "rendezvous/base/bytes.h"
@@ -172,6 +173,30 @@ std::vector<std::string> evidence_lines(const Evidence& evidence, std::size_t mo
   lines.resize(most_lines - 1);
   lines.push_back("... " + std::to_string(more) + " more lines");
   return lines;
+}
+
+std::string evidence_json(const Evidence& evidence, const std::string& run_id) {
+  using Json = nlohmann::ordered_json;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const Json kStands[] = {nullptr, "ahead", "behind"};  // in the order of NcclPosition
+  Json groups = Json::array();
+  for (const StackGroup& group : evidence.groups) {
+    Json ranks = Json::array();
+    for (const RankRange& range : group.ranks) ranks.push_back({range.first, range.last});
+    groups.push_back({{"ranks", ranks},
+                      {"doing", or_null(group.doing)},
+                      {"operations_begun", group.arrived == 0 ? Json() : Json(group.arrived)},
+                      {"is_quiet", group.is_quiet},
+                      {"nccl", kStands[static_cast<std::size_t>(group.nccl)]},
+                      {"source", group.source},
+                      {"stacks", group.lines}});
+  }
+  const Json json{{"schema", "drun.stacks/1"},
+                  {"run_id", run_id},
+                  {"groups", groups},
+                  {"ranks_left_out", evidence.ranks_left_out},
+                  {"notes", evidence.notes}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace drun::agent

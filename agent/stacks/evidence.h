@@ -74,4 +74,8 @@ std::optional<Evidence> decode_evidence(std::string_view bytes);
 // other, then notes. At most `most_lines` lines; further ones are counted.
 std::vector<std::string> evidence_lines(const Evidence& evidence, std::size_t most_lines);
 
+// For `drun stacks --json`: one object, schema "drun.stacks/1" (docs/guide/hangs.md), with a
+// newline at the end. Bytes that are not UTF-8 become U+FFFD. Never throws.
+std::string evidence_json(const Evidence& evidence, const std::string& run_id);
+
 }  // namespace drun::agent

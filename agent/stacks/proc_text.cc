@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <unordered_map>
+
+#include "agent/numbers.h"
 
 namespace drun::agent {
 namespace {
@@ -54,16 +55,8 @@ std::string_view first_word(std::string_view text) {
   return text.substr(0, text.find_first_of(" \n"));
 }
 
-template <typename Number>
-std::optional<Number> number(std::string_view text, int base = 10) {
-  Number value{};
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (ec != std::errc() || end == text.data()) return std::nullopt;
-  return value;
-}
-
 std::string call_name(std::string_view text) {
-  const auto called = number<long>(first_word(text));
+  const auto called = leading_number<long>(first_word(text));
   if (!called || *called < 0) return "";
   for (const NamedCall& call : kCalls)
     if (call.number == *called) return call.name;
@@ -123,7 +116,7 @@ std::optional<std::uint64_t> parse_cpu_ticks(std::string_view stat) {
     const std::string_view word = first_word(rest);
     rest.remove_prefix(word.size());
     if (field < kFirst) continue;
-    const auto value = number<std::uint64_t>(word);
+    const auto value = leading_number<std::uint64_t>(word);
     if (!value) return std::nullopt;
     ticks += *value;
   }
@@ -201,13 +194,13 @@ std::vector<std::vector<ProcessStat>> trees_below(std::span<const int> tops,
 
 std::string ptrace_objection(const std::optional<std::string>& yama, std::string_view status) {
   if (!yama) return "";
-  const auto scope = number<int>(*yama);
+  const auto scope = leading_number<int>(*yama);
   if (!scope || *scope == 0) return "";
   std::uint64_t capabilities = 0;
   if (const std::size_t at = status.find("CapEff:"); at != status.npos) {
     std::string_view rest = status.substr(at + 7);
     rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
-    capabilities = number<std::uint64_t>(rest, 16).value_or(0);
+    capabilities = leading_number<std::uint64_t>(rest, 16).value_or(0);
   }
   const bool has_right = (capabilities >> kCapSysPtrace & 1) == 1;
   if (has_right && *scope < 3) return "";

@@ -1,40 +1,22 @@
 #include "agent/stacks/stacks.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <deque>
-#include <fstream>
-#include <iterator>
-#include <list>
-#include <optional>
 #include <utility>
 
 #include "agent/process/descendants.h"
-#include "agent/spawn/program_starter.h"
 #include "agent/stacks/evidence.h"
-#include "agent/stacks/helper_program.h"
 #include "agent/stacks/proc_text.h"
 #include "rendezvous/base/text.h"
-#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/protocol/membership_text.h"
 
 namespace drun::agent {
 namespace {
-
-std::optional<std::string> small_file(const char* path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::string text(8192, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
-}
 
 std::string path_list(std::span<const std::string> environment) {
   for (const std::string& line : environment)
@@ -64,8 +46,8 @@ std::string find_on(std::string_view list, const char* name) {
 
 StackTools find_stack_tools(std::span<const std::string> environment) {
   StackTools found;
-  found.objection = ptrace_objection(small_file("/proc/sys/kernel/yama/ptrace_scope"),
-                                     small_file("/proc/self/status").value_or(""));
+  found.objection = ptrace_objection(read_proc_file("/proc/sys/kernel/yama/ptrace_scope"),
+                                     read_proc_file("/proc/self/status", 8192));
   if (!found.objection.empty()) return found;
   const std::string list = path_list(environment);
   const std::string py_spy = find_on(list, "py-spy");
@@ -122,13 +104,6 @@ constexpr std::size_t kMostStackProcesses = 16;  // of a worker
 constexpr std::size_t kMostLooked = 4;           // of them by tools
 constexpr std::size_t kMostHelpers = 4;
 
-std::string read_thread_file(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 4096> text;
-  const ssize_t size = file ? ::read(file.get(), text.data(), text.size()) : 0;
-  return size <= 0 ? "" : std::string(text.data(), static_cast<std::size_t>(size));
-}
-
 // In ascending order: the main thread is the process's own number, and mostly the first.
 std::vector<int> threads_of(int pid) {
   std::vector<int> threads;
@@ -151,11 +126,11 @@ ProcessStacks seen_in_proc(const ProcessStat& process) {
   for (const int thread : threads_of(process.pid)) {
     const std::string place =
         "/proc/" + std::to_string(process.pid) + "/task/" + std::to_string(thread) + "/";
-    seen.threads.push_back(thread_of({.comm = read_thread_file(place + "comm"),
-                                      .stat = read_thread_file(place + "stat"),
-                                      .wchan = read_thread_file(place + "wchan"),
-                                      .syscall = read_thread_file(place + "syscall"),
-                                      .kernel_stack = read_thread_file(place + "stack")}));
+    seen.threads.push_back(thread_of({.comm = read_proc_file(place + "comm"),
+                                      .stat = read_proc_file(place + "stat"),
+                                      .wchan = read_proc_file(place + "wchan"),
+                                      .syscall = read_proc_file(place + "syscall"),
+                                      .kernel_stack = read_proc_file(place + "stack")}));
   }
   return seen;
 }
@@ -171,170 +146,134 @@ bool is_python(int pid) {
 
 }  // namespace
 
-class StackCollector::Impl {
- public:
-  Impl(asio::io_context& io, std::span<const std::string> environment,
-       std::chrono::milliseconds limit)
-      : io_(io), environment_(environment), limit_(limit), timer_(io) {}
-  ~Impl() {
-    waiting_.clear();
-    stop();
-  }
-
-  void collect(const std::vector<int>& pids, OnDone on_done) {
-    waiting_.push_back(std::move(on_done));
-    if (std::exchange(is_looking_, true)) return;
-    if (!starter_) starter_.emplace(io_, kMostHelpers);
-    found_ = {};
-    late_.clear();
-    tools_ = find_stack_tools(environment_);
-    look_into_proc(pids);
-    deadline_ = Clock::now() + limit_;
-    start_some();
-  }
-
-  std::vector<int> stop() {
-    std::vector<int> killed;
-    for (const auto& helper : helpers_) killed.push_back(helper->pid());
-    for (const auto& helper : late_) killed.push_back(helper->pid());
-    std::erase(killed, 0);
-    jobs_.clear();
-    helpers_.clear();
-    late_.clear();
-    if (is_looking_) finish();
-    return killed;
-  }
-
- private:
-  // One process, with the tools that are still to be tried.
-  struct Job {
-    std::size_t worker = 0;
-    std::size_t process = 0;
-    int pid = 0;
-    std::vector<StackTool> tools;
-  };
-  using Place = std::list<std::unique_ptr<Helper>>::iterator;
-
-  void look_into_proc(const std::vector<int>& pids) {
-    const Descendants found;
-    const auto trees = trees_below(pids, found.all(), kMostStackProcesses);
-    found_.workers.resize(pids.size());
-    for (std::size_t worker = 0; worker < trees.size(); ++worker) {
-      for (const ProcessStat& process : trees[worker])
-        if (process.state != 'Z') found_.workers[worker].push_back(seen_in_proc(process));
-    }
-    add_note(found_.notes, tools_.objection);
-    // Every worker's own process first, then their children.
-    for (std::size_t i = 0; i < kMostLooked; ++i) {
-      for (std::size_t worker = 0; worker < trees.size(); ++worker)
-        if (i < found_.workers[worker].size()) add_job(worker, i, trees[worker]);
-    }
-  }
-
-  void add_job(std::size_t worker, std::size_t process, const std::vector<ProcessStat>& tree) {
-    std::vector<int> living;
-    for (const ProcessStat& each : tree)
-      if (each.state != 'Z') living.push_back(each.pid);
-    Job job{worker, process, living[process], {}};
-    const bool is_pythons = is_python(job.pid);
-    for (const StackTool& tool : tools_.tools)
-      if (is_pythons || !tool.is_for_python) job.tools.push_back(tool);
-    if (is_pythons) add_note(found_.notes, tools_.missing_for_python);
-    add_note(found_.notes, tools_.missing);
-    if (!job.tools.empty()) jobs_.push_back(std::move(job));
-  }
-
-  void start_some() {
-    while (!jobs_.empty() && helpers_.size() < kMostHelpers) {
-      Job job = std::move(jobs_.front());
-      jobs_.pop_front();
-      start(std::move(job));
-    }
-    // Posted, so that no caller is answered from inside its call.
-    if (jobs_.empty() && helpers_.empty()) {
-      timer_.expires_after(std::chrono::seconds(0));
-      timer_.async_wait([this](const error_code& ec) {
-        if (!ec && is_looking_ && helpers_.empty()) finish();
-      });
-    }
-  }
-
-  void start(Job job) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
-    if (left.count() <= 0) return add_note(found_.notes, out_of_time(job));
-    const std::vector<std::string> argv = stack_tool_argv(job.tools.front(), job.pid);
-    const Place place = helpers_.insert(helpers_.end(), nullptr);
-    *place = std::make_unique<Helper>(
-        io_, *starter_, argv, environment_, left,
-        [this, place, job = std::move(job)](const Helper::End& end) { ended(place, job, end); });
-  }
-
-  std::string out_of_time(const Job& job) const {
-    return std::string(job.tools.front().name) + " was stopped after " +
-           rendezvous::duration_text(limit_);
-  }
-
-  void ended(Place place, Job job, const Helper::End& end) {
-    const StackTool tool = job.tools.front();
-    if (end.is_late) {
-      late_.push_back(std::move(*place));  // killed, and not yet dead
-      resume(job);
-    } else {  // its callback is running: it is destroyed when that has returned
-      asio::post(io_, [helper = std::shared_ptr<Helper>(std::move(*place))] {});
-    }
-    helpers_.erase(place);
-    std::vector<ThreadStack> threads = tool.parse(end.output);
-    if (!threads.empty() && !end.is_late) {
-      ProcessStacks& process = found_.workers[job.worker][job.process];
-      process.source = tool.name;
-      process.threads = std::move(threads);
-    } else if (::access(("/proc/" + std::to_string(job.pid)).c_str(), F_OK) == 0) {
-      add_note(found_.notes,
-               end.is_late ? out_of_time(job)
-                           : std::string(tool.name) + ": " +
-                                 (end.trouble.empty() ? tool_complaint(end.output) : end.trouble));
-      job.tools.erase(job.tools.begin());
-      if (!job.tools.empty() && !end.is_late) jobs_.push_front(std::move(job));
-    }
-    start_some();
-  }
-
-  // A debugger that is killed while it attaches leaves the process with its SIGSTOP.
-  void resume(const Job& job) const {
-    const std::string& before = found_.workers[job.worker][job.process].state;
-    if (!before.starts_with("stopped")) ::kill(job.pid, SIGCONT);
-  }
-
-  void finish() {
-    is_looking_ = false;
-    timer_.cancel();
-    for (OnDone& done : std::exchange(waiting_, {})) done(found_);
-  }
-
-  asio::io_context& io_;
-  std::span<const std::string> environment_;
-  std::chrono::milliseconds limit_;
-  asio::steady_timer timer_;
-  std::optional<ProgramStarter> starter_;  // from the first look on
-  StackTools tools_;
-  FoundStacks found_;
-  std::deque<Job> jobs_;
-  std::list<std::unique_ptr<Helper>> helpers_;
-  std::vector<std::unique_ptr<Helper>> late_;
-  std::vector<OnDone> waiting_;
-  Clock::time_point deadline_;
-  bool is_looking_ = false;
-};
-
 StackCollector::StackCollector(asio::io_context& io, std::span<const std::string> environment,
                                std::chrono::milliseconds limit)
-    : impl_(std::make_unique<Impl>(io, environment, limit)) {}
-StackCollector::~StackCollector() = default;
+    : io_(io), environment_(environment), limit_(limit), timer_(io) {}
+
+StackCollector::~StackCollector() {
+  waiting_.clear();
+  stop();
+}
 
 void StackCollector::collect(const std::vector<int>& pids, OnDone on_done) {
-  impl_->collect(pids, std::move(on_done));
+  waiting_.push_back(std::move(on_done));
+  if (std::exchange(is_looking_, true)) return;
+  if (!starter_) starter_.emplace(io_, kMostHelpers);
+  found_ = {};
+  late_.clear();
+  tools_ = find_stack_tools(environment_);
+  look_into_proc(pids);
+  deadline_ = Clock::now() + limit_;
+  start_some();
 }
-std::vector<int> StackCollector::stop() { return impl_->stop(); }
+
+std::vector<int> StackCollector::stop() {
+  std::vector<int> killed;
+  for (const auto& helper : helpers_) killed.push_back(helper->pid());
+  for (const auto& helper : late_) killed.push_back(helper->pid());
+  std::erase(killed, 0);
+  jobs_.clear();
+  helpers_.clear();
+  late_.clear();
+  if (is_looking_) finish();
+  return killed;
+}
+
+void StackCollector::look_into_proc(const std::vector<int>& pids) {
+  const Descendants found;
+  const auto trees = trees_below(pids, found.all(), kMostStackProcesses);
+  found_.workers.resize(pids.size());
+  for (std::size_t worker = 0; worker < trees.size(); ++worker) {
+    for (const ProcessStat& process : trees[worker])
+      if (process.state != 'Z') found_.workers[worker].push_back(seen_in_proc(process));
+  }
+  add_note(found_.notes, tools_.objection);
+  // Every worker's own process first, then their children.
+  for (std::size_t i = 0; i < kMostLooked; ++i) {
+    for (std::size_t worker = 0; worker < trees.size(); ++worker)
+      if (i < found_.workers[worker].size()) add_job(worker, i, trees[worker]);
+  }
+}
+
+void StackCollector::add_job(std::size_t worker, std::size_t process,
+                             const std::vector<ProcessStat>& tree) {
+  std::vector<int> living;
+  for (const ProcessStat& each : tree)
+    if (each.state != 'Z') living.push_back(each.pid);
+  Job job{worker, process, living[process], {}};
+  const bool is_pythons = is_python(job.pid);
+  for (const StackTool& tool : tools_.tools)
+    if (is_pythons || !tool.is_for_python) job.tools.push_back(tool);
+  if (is_pythons) add_note(found_.notes, tools_.missing_for_python);
+  add_note(found_.notes, tools_.missing);
+  if (!job.tools.empty()) jobs_.push_back(std::move(job));
+}
+
+void StackCollector::start_some() {
+  while (!jobs_.empty() && helpers_.size() < kMostHelpers) {
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    start(std::move(job));
+  }
+  // Posted, so that no caller is answered from inside its call.
+  if (jobs_.empty() && helpers_.empty()) {
+    timer_.expires_after(std::chrono::seconds(0));
+    timer_.async_wait([this](const error_code& ec) {
+      if (!ec && is_looking_ && helpers_.empty()) finish();
+    });
+  }
+}
+
+void StackCollector::start(Job job) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+  if (left.count() <= 0) return add_note(found_.notes, out_of_time(job));
+  const std::vector<std::string> argv = stack_tool_argv(job.tools.front(), job.pid);
+  const Place place = helpers_.insert(helpers_.end(), nullptr);
+  *place = std::make_unique<Helper>(
+      io_, *starter_, argv, environment_, left,
+      [this, place, job = std::move(job)](const Helper::End& end) { ended(place, job, end); });
+}
+
+std::string StackCollector::out_of_time(const Job& job) const {
+  return std::string(job.tools.front().name) + " was stopped after " +
+         rendezvous::duration_text(limit_);
+}
+
+void StackCollector::ended(Place place, Job job, const Helper::End& end) {
+  const StackTool tool = job.tools.front();
+  if (end.is_late) {
+    late_.push_back(std::move(*place));  // killed, and not yet dead
+    resume(job);
+  } else {  // its callback is running: it is destroyed when that has returned
+    asio::post(io_, [helper = std::shared_ptr<Helper>(std::move(*place))] {});
+  }
+  helpers_.erase(place);
+  std::vector<ThreadStack> threads = tool.parse(end.output);
+  if (!threads.empty() && !end.is_late) {
+    ProcessStacks& process = found_.workers[job.worker][job.process];
+    process.source = tool.name;
+    process.threads = std::move(threads);
+  } else if (::access(("/proc/" + std::to_string(job.pid)).c_str(), F_OK) == 0) {
+    add_note(found_.notes,
+             end.is_late ? out_of_time(job)
+                         : std::string(tool.name) + ": " +
+                               (end.trouble.empty() ? tool_complaint(end.output) : end.trouble));
+    job.tools.erase(job.tools.begin());
+    if (!job.tools.empty() && !end.is_late) jobs_.push_front(std::move(job));
+  }
+  start_some();
+}
+
+// A debugger that is killed while it attaches leaves the process with its SIGSTOP.
+void StackCollector::resume(const Job& job) const {
+  const std::string& before = found_.workers[job.worker][job.process].state;
+  if (!before.starts_with("stopped")) ::kill(job.pid, SIGCONT);
+}
+
+void StackCollector::finish() {
+  is_looking_ = false;
+  timer_.cancel();
+  for (OnDone& done : std::exchange(waiting_, {})) done(found_);
+}
 
 }  // namespace drun::agent

@@ -11,13 +11,19 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "agent/process/descendants.h"
+#include "agent/spawn/program_starter.h"
+#include "agent/stacks/helper_program.h"
 #include "agent/stacks/stack_trace.h"
 #include "rendezvous/net/asio.h"
 
@@ -73,8 +79,37 @@ class StackCollector {
   std::vector<int> stop();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  // One process, with the tools that are still to be tried.
+  struct Job {
+    std::size_t worker = 0;
+    std::size_t process = 0;
+    int pid = 0;
+    std::vector<StackTool> tools;
+  };
+  using Place = std::list<std::unique_ptr<Helper>>::iterator;
+
+  void look_into_proc(const std::vector<int>& pids);
+  void add_job(std::size_t worker, std::size_t process, const std::vector<ProcessStat>& tree);
+  void start_some();
+  void start(Job job);
+  std::string out_of_time(const Job& job) const;
+  void ended(Place place, Job job, const Helper::End& end);
+  void resume(const Job& job) const;
+  void finish();
+
+  asio::io_context& io_;
+  std::span<const std::string> environment_;
+  std::chrono::milliseconds limit_;
+  asio::steady_timer timer_;
+  std::optional<ProgramStarter> starter_;  // from the first look on
+  StackTools tools_;
+  FoundStacks found_;
+  std::deque<Job> jobs_;
+  std::list<std::unique_ptr<Helper>> helpers_;
+  std::vector<std::unique_ptr<Helper>> late_;
+  std::vector<OnDone> waiting_;
+  std::chrono::steady_clock::time_point deadline_;
+  bool is_looking_ = false;
 };
 
 }  // namespace drun::agent

@@ -8,10 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "agent/output/file_writer.h"
 #include "agent/wall_time.h"
-#include "rendezvous/base/result.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
 namespace {
@@ -251,35 +248,42 @@ std::string event_line(const Event& event, const EventPlace& place, WallTime tim
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace drun::agent
+Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool keeps,
+                            EventPlace place, const Log& log) {
+  place_ = std::move(place);
+  keeps_ = keeps;
+  if (file.empty()) return {};
+  const int links = file.starts_with("/dev/") ? 0 : O_NOFOLLOW;  // /dev/stderr, /dev/fd/3
+  UniqueFd opened(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | links, 0600));
+  if (!opened) {
+    const std::string reason = errno == ELOOP   ? "it is a symbolic link"
+                               : errno == ENXIO ? "it is a pipe without a reader"
+                                                : std::strerror(errno);
+    return Error{ErrorCode::System,
+                 "--events=" + file + ": " + reason + "; give a file that can be written"};
+  }
+  path_ = file;
+  log_ = log;
+  io_ = &io;
+  file_ = std::make_shared<UniqueFd>(std::move(opened));
+  writer_ = std::make_unique<FileWriter>(io, log, FileWriter::Listener{});
+  return {};
+}
 
-namespace drun::agent {
+void EventLog::write(const Event& event) {
+  if (!writer_ && !keeps_) return;
+  const auto now =
+      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const auto up =
+      std::chrono::floor<std::chrono::microseconds>(std::chrono::steady_clock::now() - began_);
+  std::string line = event_line(event, place_, now, up);
+  const bool fits = kept_.size() + line.size() <= kMostKeptBytes;
+  if (keeps_ && (fits || std::holds_alternative<JobEnded>(event))) kept_ += line;
+  if (writer_) append(std::move(line));
+}
 
-class EventFile::Impl {
- public:
-  Impl(asio::io_context& io, std::string path, Log log, UniqueFd file)
-      : io_(io),
-        path_(std::move(path)),
-        log_(std::move(log)),
-        file_(std::make_shared<UniqueFd>(std::move(file))),
-        writer_(io, log_, FileWriter::Listener{}) {}
-
-  void write(std::string line);
-  void finish(std::optional<std::chrono::milliseconds> at_most);
-
- private:
-  void complain(const std::string& reason);
-
-  asio::io_context& io_;
-  std::string path_;
-  Log log_;
-  std::shared_ptr<UniqueFd> file_;  // a write that hangs at the end holds it, too
-  FileWriter writer_;
-  std::size_t waiting_bytes_ = 0;
-  bool has_complained_ = false;
-};
-
-void EventFile::Impl::write(std::string line) {
+void EventLog::append(std::string line) {
   struct Write {
     std::string line;
     int error_number = 0;
@@ -289,7 +293,7 @@ void EventFile::Impl::write(std::string line) {
   write->line = std::move(line);
   if (waiting_bytes_ + write->line.size() > kMostEventBytes) return complain("it takes no events");
   waiting_bytes_ += write->line.size();
-  writer_.run(
+  writer_->run(
       [write, file = file_] {
         ssize_t written = 0;
         do {
@@ -306,72 +310,20 @@ void EventFile::Impl::write(std::string line) {
       });
 }
 
-void EventFile::Impl::finish(std::optional<std::chrono::milliseconds> at_most) {
+void EventLog::complain(const std::string& reason) {
+  if (std::exchange(has_complained_, true)) return;
+  log_->warning("--events=" + path_ + ": " + reason + "; events are missing from there");
+}
+
+void EventLog::finish(std::optional<std::chrono::milliseconds> at_most) {
+  if (!writer_) return;
   const auto deadline =
       std::chrono::steady_clock::now() + at_most.value_or(std::chrono::milliseconds(0));
-  while (!writer_.is_idle() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
-    if (io_.stopped()) io_.restart();
-    at_most ? io_.run_one_until(deadline) : io_.run_one();
+  while (!writer_->is_idle() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
+    if (io_->stopped()) io_->restart();
+    at_most ? io_->run_one_until(deadline) : io_->run_one();
   }
-  writer_.abandon();
-}
-
-void EventFile::Impl::complain(const std::string& reason) {
-  if (std::exchange(has_complained_, true)) return;
-  log_.warning("--events=" + path_ + ": " + reason + "; events are missing from there");
-}
-
-EventFile::EventFile() = default;
-EventFile::EventFile(EventFile&&) noexcept = default;
-EventFile& EventFile::operator=(EventFile&&) noexcept = default;
-EventFile::~EventFile() = default;
-
-Result<EventFile> EventFile::open(asio::io_context& io, const std::string& path, Log log) {
-  const int links = path.starts_with("/dev/") ? 0 : O_NOFOLLOW;  // /dev/stderr, /dev/fd/3
-  UniqueFd file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | links, 0600));
-  if (!file) {
-    const std::string reason = errno == ELOOP   ? "it is a symbolic link"
-                               : errno == ENXIO ? "it is a pipe without a reader"
-                                                : std::strerror(errno);
-    return Error{ErrorCode::System,
-                 "--events=" + path + ": " + reason + "; give a file that can be written"};
-  }
-  EventFile events;
-  events.impl_ = std::make_unique<Impl>(io, path, std::move(log), std::move(file));
-  return events;
-}
-
-void EventFile::write(std::string line) {
-  if (impl_) impl_->write(std::move(line));
-}
-
-void EventFile::finish(std::optional<std::chrono::milliseconds> at_most) {
-  if (impl_) impl_->finish(at_most);
-}
-
-Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool keeps,
-                            EventPlace place, const Log& log) {
-  place_ = std::move(place);
-  keeps_ = keeps;
-  if (file.empty()) return {};
-  Result<EventFile> opened = EventFile::open(io, file, log);
-  if (!opened) return opened.error();
-  file_ = *std::move(opened);
-  has_file_ = true;
-  return {};
-}
-
-void EventLog::write(const Event& event) {
-  if (!has_file_ && !keeps_) return;
-  const auto now =
-      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-  const auto up =
-      std::chrono::floor<std::chrono::microseconds>(std::chrono::steady_clock::now() - began_);
-  std::string line = event_line(event, place_, now, up);
-  const bool fits = kept_.size() + line.size() <= kMostKeptBytes;
-  if (keeps_ && (fits || std::holds_alternative<JobEnded>(event))) kept_ += line;
-  if (has_file_) file_.write(std::move(line));
+  writer_->abandon();
 }
 
 void EventLog::write_started(const World& world, const std::vector<int>& pids) {

@@ -13,11 +13,13 @@
 #include <variant>
 #include <vector>
 
+#include "agent/output/file_writer.h"
 #include "agent/spec.h"
 #include "agent/stacks/evidence.h"
 #include "agent/status/phases.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/asio.h"
@@ -143,30 +145,14 @@ std::string event_line(const Event& event, const EventPlace& place, WallTime tim
 
 inline constexpr std::size_t kMostEventBytes = std::size_t{1} << 20;
 
-class EventFile {
- public:
-  EventFile();  // writes nothing
-  EventFile(EventFile&&) noexcept;
-  EventFile& operator=(EventFile&&) noexcept;
-  ~EventFile();
-  static Result<EventFile> open(asio::io_context& io, const std::string& path, Log log);
-
-  void write(std::string line);
-
-  // Call after the loop's end: waits until everything is written; absent: without a limit.
-  void finish(std::optional<std::chrono::milliseconds> at_most);
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-// Writes an agent's events to the file of --events, and keeps them in memory for the report.
+// Writes an agent's events to that file, and keeps them in memory for the report.
 class EventLog {
  public:
   EventLog() : began_(std::chrono::steady_clock::now()) {}
-  // `file`: empty for none. `keeps`: whether take_kept() will be called. Errors: those of
-  // EventFile::open.
+  EventLog(const EventLog&) = delete;
+  EventLog& operator=(const EventLog&) = delete;
+
+  // `file`: empty for none. `keeps`: whether take_kept() will be called.
   Result<void> open(asio::io_context& io, const std::string& file, bool keeps, EventPlace place,
                     const Log& log);
 
@@ -177,15 +163,24 @@ class EventLog {
   // The lines so far. Beyond kMostKeptBytes, all events except JobEnded are dropped.
   static constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
   std::string take_kept() { return std::move(kept_); }
-  void finish(std::optional<std::chrono::milliseconds> at_most) { file_.finish(at_most); }
+  // Call after the loop's end: waits until everything is written; absent: without a limit.
+  void finish(std::optional<std::chrono::milliseconds> at_most);
 
  private:
+  void append(std::string line);
+  void complain(const std::string& reason);
+
   std::chrono::steady_clock::time_point began_;
   EventPlace place_;
-  bool has_file_ = false;
   bool keeps_ = false;
   std::string kept_;
-  EventFile file_;
+  std::string path_;
+  std::optional<Log> log_;
+  asio::io_context* io_ = nullptr;
+  std::shared_ptr<UniqueFd> file_;      // a write that hangs at the end holds it, too
+  std::unique_ptr<FileWriter> writer_;  // null: no file
+  std::size_t waiting_bytes_ = 0;
+  bool has_complained_ = false;
 };
 
 }  // namespace drun::agent

@@ -1,9 +1,12 @@
 #include "agent/status/log_query.h"
 
-#include <charconv>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
+#include "agent/numbers.h"
+#include "agent/output/log_files.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/foreign_json.h"
 #include "rendezvous/base/text.h"
@@ -15,15 +18,6 @@ using PartJson = nlohmann::json;
 
 constexpr std::size_t kMostLabelBytes = 256;
 constexpr std::size_t kMostNoteBytes = 4096;  // in JSON up to six times as many
-
-template <typename Number>
-std::optional<Number> query_number(std::string_view text) {
-  Number number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || ec != std::errc() || end != text.data() + text.size() || number < Number{0})
-    return std::nullopt;
-  return number;
-}
 
 }  // namespace
 
@@ -37,10 +31,11 @@ std::optional<LogQuery> parse_log_request(std::string_view request) {
   request.remove_suffix(1);
   const std::vector<std::string_view> words = split(request, ' ');
   if (words.size() != 4 || (words[2] != "out" && words[2] != "err")) return std::nullopt;
-  const auto rank = query_number<int>(words[0]);
-  const auto round = query_number<int>(words[1]);
-  const auto offset = query_number<std::uint64_t>(words[3]);
-  if (!rank || !offset || (!round && words[1] != "-")) return std::nullopt;
+  const auto rank = whole_number<int>(words[0]);
+  const auto round = whole_number<int>(words[1]);
+  const auto offset = whole_number<std::uint64_t>(words[3]);
+  if (rank.value_or(-1) < 0 || !offset || round.value_or(0) < 0) return std::nullopt;
+  if (!round && words[1] != "-") return std::nullopt;
   return LogQuery{.rank = *rank, .round = round, .is_stderr = words[2] == "err", .offset = *offset};
 }
 
@@ -68,6 +63,36 @@ std::optional<LogPart> parse_log_answer(std::string_view answer) {
   } catch (const PartJson::exception&) {
     return std::nullopt;
   }
+}
+
+void LogReader::read(const std::string& request, int round,
+                     std::function<void(std::string answer)> on_answer) {
+  LogPart part{.round = round};
+  const auto refuse = [&](const std::string& reason) {
+    part.note = host_ + ": " + reason;
+    on_answer(log_answer(part));
+  };
+  const std::optional<LogQuery> query = parse_log_request(request);
+  if (!query) return refuse("malformed request");
+  const int asked_round = query->round.value_or(round);
+  if (asked_round > round) return refuse("round " + std::to_string(asked_round) + " has not begun");
+  const std::optional<RankLog> log = output_.rank_log({query->rank, asked_round}, query->is_stderr);
+  if (!log) return refuse("rank " + std::to_string(query->rank) + " writes no such log file here");
+  if (reads_ >= kMostLogReads) return refuse("too many ask at the same time");
+  ++reads_;
+  part.label = log->label;
+  const auto read = std::make_shared<LogPart>(std::move(part));
+  output_.run_off_loop(
+      [read, path = log->path, offset = query->offset] {
+        const FilePart file = read_part_of(path, offset, kMostLogPartBytes);
+        read->size_bytes = file.size_bytes;
+        read->text = file.text;
+        if (!file.is_read) read->note = "cannot read " + path;
+      },
+      [this, read, on_answer = std::move(on_answer)](bool has_run) {
+        --reads_;
+        if (has_run) on_answer(log_answer(*read));
+      });
 }
 
 }  // namespace drun::agent

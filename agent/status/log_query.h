@@ -1,9 +1,8 @@
-// core. A part of a rank's log file, as `drun logs` reads it from any node of the job. The bytes of
+// edge. A part of a rank's log file, as `drun logs` reads it from any node of the job. The bytes of
 // a request and its answer are the same on the local socket and between nodes.
 //
 // Request: "RANK ROUND STREAM OFFSET\n": the round may be "-" for the latest; the stream is "out"
-// or
-//          "err". At most 64 bytes.
+//          or "err". At most 64 bytes.
 // Answer:  a line with a JSON object (round, size, label, note), then the text as it is. At most
 //          96 KiB.
 // Errors:  absent for other bytes.
@@ -11,9 +10,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "agent/output/output.h"
 
 namespace drun::agent {
 
@@ -42,5 +45,29 @@ std::optional<LogQuery> parse_log_request(std::string_view request);
 // Cuts the label and the note, if they are long.
 std::string log_answer(const LogPart& part);
 std::optional<LogPart> parse_log_answer(std::string_view answer);
+
+// --- The answers of this node, from its log files
+//
+// Blocks:  a file system may hang, so files are read in the log directory's thread. At most
+//          kMostLogReads reads wait for it; further requests are rejected.
+// Owner:   Agent; the Output must outlive it.   Thread: the io_context's only.
+
+inline constexpr std::size_t kMostLogReads = 64;
+
+class LogReader {
+ public:
+  // `host`: this node's name, for messages.
+  LogReader(Output& output, std::string host) : output_(output), host_(std::move(host)) {}
+
+  // `round`: the latest one. `on_answer` is called once with log_answer(): from here if there is
+  // nothing to read, else from the loop; never if the Output is stopped before.
+  void read(const std::string& request, int round,
+            std::function<void(std::string answer)> on_answer);
+
+ private:
+  Output& output_;
+  std::string host_;
+  std::size_t reads_ = 0;  // that wait for the thread
+};
 
 }  // namespace drun::agent

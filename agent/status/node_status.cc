@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include "agent/wall_time.h"
 #include "rendezvous/protocol/wire_fields.h"
@@ -42,31 +43,24 @@ Json programs(const std::vector<ProgramSpec>& specs) {
   return list;
 }
 
-Json failure(const std::optional<Failure>& last) {
+// `of_job`: with the node.
+Json failure_json(const std::optional<Failure>& last, bool of_job) {
   if (!last) return nullptr;
-  return {{"time", utc_time(last->time)},
-          {"round", last->round},
-          {"rank", last->rank},
-          {"pid", last->pid},
-          {"exit_code", exit_code(last->status)},
-          {"ended", to_string(last->status)},
-          {"out_of_memory", last->out_of_memory}};
+  Json json{{"time", utc_time(last->time)}, {"round", last->round}};
+  if (of_job) json.update({{"node_rank", last->node_rank}, {"host", last->host}});
+  json.update({{"rank", last->rank},
+               {"pid", last->pid},
+               {"exit_code", exit_code(last->status)},
+               {"ended", to_string(last->status)},
+               {"out_of_memory", last->out_of_memory}});
+  return json;
 }
 
 }  // namespace
 
 const char* word_of(NodePhase phase) {
-  switch (phase) {
-    case NodePhase::Joining:
-      return "joining";
-    case NodePhase::Running:
-      return "running";
-    case NodePhase::Stopping:
-      return "stopping";
-    case NodePhase::Waiting:
-      break;
-  }
-  return "waiting";
+  constexpr std::array kWords{"joining", "running", "stopping", "waiting"};
+  return kWords.at(static_cast<std::size_t>(phase));
 }
 
 NodeStatus without_arguments(NodeStatus status) {
@@ -102,33 +96,17 @@ std::string status_json(const NodeStatus& status) {
       {"master_addr", if_world(world.master_addr)},
       {"master_port", if_world(world.master_port)},
       {"workers", workers(status)},
-      {"last_failure", failure(status.last_failure)},
+      {"last_failure", failure_json(status.last_failure, false)},
       {"log_directory", status.log_directory.empty() ? Json(nullptr) : Json(status.log_directory)},
   };
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace drun::agent
-
-namespace drun::agent {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 const char* word_of(JobPhase phase) {
-  switch (phase) {
-    case JobPhase::Joining:
-      return "joining";
-    case JobPhase::Running:
-      return "running";
-    case JobPhase::Stopping:
-      return "stopping";
-    case JobPhase::Pausing:
-      return "pausing";
-    case JobPhase::Finishing:
-      break;
-  }
-  return "ending";
+  constexpr std::array kWords{"joining", "running", "stopping", "pausing", "ending"};
+  return kWords.at(static_cast<std::size_t>(phase));
 }
 
 // The phase of a node, or why it is unknown.
@@ -166,19 +144,6 @@ Json left_out_json(const LeftOut& node) {
           {"host", node.host},
           {"round", node.round},
           {"reason", node.reason}};
-}
-
-Json failure_json(const std::optional<Failure>& last) {
-  if (!last) return nullptr;
-  return {{"time", utc_time(last->time)},
-          {"round", last->round},
-          {"node_rank", last->node_rank},
-          {"host", last->host},
-          {"rank", last->rank},
-          {"pid", last->pid},
-          {"exit_code", exit_code(last->status)},
-          {"ended", to_string(last->status)},
-          {"out_of_memory", last->out_of_memory}};
 }
 
 JobPhase as_job(NodePhase phase) {
@@ -262,7 +227,7 @@ Json document(const NodeStatus& own, const Census& census) {
   json["missing_node_ranks"] = census.missing_ranks;
   json["left_out"] = std::move(left_out);
   json["slow"] = slow_json(census.job.slow);
-  json["last_failure"] = failure_json(census.job.last_failure);
+  json["last_failure"] = failure_json(census.job.last_failure, true);
   return json;
 }
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/output/line_format.h"
+#include "agent/output/console_lines.h"
 #include "agent/spec.h"
 #include "agent/status/phases.h"
 #include "rendezvous/job/census.h"

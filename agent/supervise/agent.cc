@@ -22,7 +22,7 @@
 #include "agent/process/lifeline.h"
 #include "agent/process/signals.h"
 #include "agent/stacks/evidence.h"
-#include "agent/status/log_reader.h"
+#include "agent/status/log_query.h"
 #include "agent/status/node_status.h"
 #include "agent/supervise/coordinator_seat.h"
 #include "agent/supervise/deadline_watch.h"

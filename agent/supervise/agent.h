@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/output/watchdog_lines.h"
+#include "agent/output/stderr_record.h"
 #include "agent/spec.h"
 #include "agent/status/phases.h"
 #include "rendezvous/base/log.h"

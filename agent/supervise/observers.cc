@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "agent/stacks/evidence.h"
-#include "agent/stacks/evidence_json.h"
 #include "agent/status/log_query.h"
 #include "agent/status/node_status.h"
 #include "agent/status/redaction.h"
@@ -39,10 +38,9 @@ Result<void> Observers::open(asio::io_context& io, const AgentSpec& spec, const 
                              Sources sources) {
   sources_ = std::move(sources);
   log_ = log;
-  run_id_ = spec.join.run_id;
-  Result<void> events =
-      events_.open(io, spec.events_file, spec.keeps_events,
-                   {.run_id = run_id_, .host = spec.host, .pid = static_cast<int>(getpid())}, log);
+  Result<void> events = events_.open(
+      io, spec.events_file, spec.keeps_events,
+      {.run_id = spec.join.run_id, .host = spec.host, .pid = static_cast<int>(getpid())}, log);
   if (!events) return events;
   utsname system{};
   uname(&system);
@@ -76,10 +74,9 @@ void Observers::open_sockets(asio::io_context& io, const Log& log) {
                     return job_json(sources_.status(), *census);
                   });
   queries_->serve("drun-stacks", Requests::None, query_of(QueryKind::Stacks),
-                  [this](const QueryResult& result) {
-                    std::optional<Evidence> evidence = decode_evidence(result.answer);
-                    if (!evidence) evidence = Evidence{.notes = {note_of(result)}};
-                    return evidence_json(*evidence, run_id_);
+                  [](const QueryResult& result) {
+                    const bool is_whole = decode_evidence(result.answer).has_value();
+                    return is_whole ? result.answer : encode_evidence({.notes = {note_of(result)}});
                   });
   queries_->serve(
       "drun-logs", Requests::Line,

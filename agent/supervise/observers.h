@@ -14,7 +14,6 @@
 #include "agent/http/server.h"
 #include "agent/spec.h"
 #include "agent/status/events.h"
-#include "agent/status/forwarded_queries.h"
 #include "agent/status/node_status.h"
 #include "agent/status/phases.h"
 #include "agent/status/status_socket.h"
@@ -39,7 +38,7 @@ class Observers {
     ForwardedQueries::Send send_query;
   };
 
-  // Errors: those of EventFile and web::Server, if the user enabled them.
+  // Errors: those of EventLog and web::Server, if the user enabled them.
   Result<void> open(asio::io_context& io, const AgentSpec& spec, const Log& log, Sources sources);
   void close();
 
@@ -52,7 +51,10 @@ class Observers {
   // What happens on this node. Each writes its event, and PhaseBegan if a phase begins.
   void hear(const rendezvous::CoordinatorMessage& message, bool is_between_rounds);
   void begin_round(const World& world);
-  void begin_spawn() { phases_.begin_spawn(Clock::now()); }
+  void begin_spawn() {
+    enter(Phase::Spawn);  // unless it was entered with the round, and no import followed
+    phases_.begin_spawn(Clock::now());
+  }
   void note_started(const std::vector<int>& pids);
   void note_first_print(int local_rank);
   void note_failed(const Failure& failure);
@@ -82,7 +84,6 @@ class Observers {
   Result<void> open_web(asio::io_context& io, const Endpoint& place, const Log& log);
 
   Sources sources_;
-  std::string run_id_;
   EventLog events_;
   std::optional<StatusSocket> status_socket_;
   std::optional<ForwardedQueries> queries_;

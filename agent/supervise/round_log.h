@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/output/output.h"
-#include "agent/output/watchdog_lines.h"
+#include "agent/output/stderr_record.h"
 #include "agent/process/leftovers.h"
 #include "agent/spec.h"
 #include "agent/stacks/evidence.h"

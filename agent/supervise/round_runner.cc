@@ -93,7 +93,7 @@ void RoundRunner::perform(const supervision::PrepareWorkers&) {
   };
   const Result<void> prepared = watch_.prepare(world_);
   if (!prepared || !preloader_ || world_.is_preflight) return on_prepared(prepared);
-  preloader_->when_imported(on_prepared);
+  if (preloader_->when_imported(on_prepared)) observers_.enter(Phase::Import);
 }
 
 void RoundRunner::perform(const supervision::StopPreparing&) {

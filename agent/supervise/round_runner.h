@@ -17,7 +17,6 @@
 
 #include "agent/hang/worker_watch.h"
 #include "agent/output/output.h"
-#include "agent/output/worker_stdin.h"
 #include "agent/preload/preloader.h"
 #include "agent/spec.h"
 #include "agent/speed/speed_watch.h"
@@ -28,6 +27,7 @@
 #include "agent/workers/gpu_release.h"
 #include "agent/workers/progress_files.h"
 #include "agent/workers/round_commands.h"
+#include "agent/workers/worker_stdin.h"
 #include "agent/workers/workers.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/restart_policy.h"

@@ -1,7 +1,6 @@
 #include "agent/workers/progress_files.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,8 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/process/scratch.h"
-#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -114,28 +111,14 @@ ProgressFiles::ProgressFiles(asio::io_context& io, Log log, std::optional<std::s
   checkpoints_->directory = *std::move(checkpoints);
 }
 
-ProgressFiles::~ProgressFiles() {
-  if (!directory_.empty()) remove_tree(directory_.c_str());
-}
-
-// If it fails, the job runs without progress files.
-bool ProgressFiles::make_directory() {
-  if (!directory_.empty()) return true;
-  if (has_failed_) return false;
-  Result<std::string> made = make_scratch_directory("progress");
-  has_failed_ = !made;
-  if (made) directory_ = *std::move(made);
-  return !has_failed_;
-}
-
 void ProgressFiles::remove_files() {
-  if (directory_.empty()) return;
+  if (!directory_.is_made()) return;
   for (int i = 0; i < workers_; ++i) ::unlink(file(static_cast<std::size_t>(i)).c_str());
 }
 
 std::string ProgressFiles::file(std::size_t local_rank) const {
-  if (directory_.empty()) return "";
-  return directory_ + "/" + std::to_string(round_) + "." + std::to_string(local_rank);
+  if (!directory_.is_made()) return "";
+  return directory_.path() + "/" + std::to_string(round_) + "." + std::to_string(local_rank);
 }
 
 void ProgressFiles::begin_round(int round, int workers) {
@@ -143,7 +126,9 @@ void ProgressFiles::begin_round(int round, int workers) {
   seen_ = {};
   round_ = round;
   workers_ = workers;
-  if (make_directory()) trim_later();
+  // If it fails, the job runs without progress files.
+  if (!has_failed_) has_failed_ = !directory_.make();
+  if (!has_failed_) trim_later();
   if (!checkpoints_ || std::exchange(has_begun_, true)) return;
   thread_.run([checkpoints = checkpoints_] {
     checkpoints->newest = newest_change(checkpoints->directory);
@@ -151,13 +136,13 @@ void ProgressFiles::begin_round(int round, int workers) {
 }
 
 void ProgressFiles::read_files() {
-  if (directory_.empty()) return;
+  if (!directory_.is_made()) return;
   for (int i = 0; i < workers_; ++i)
     seen_ = together(seen_, progress_of_file(file(static_cast<std::size_t>(i))));
 }
 
 std::optional<std::uint64_t> ProgressFiles::step(std::size_t local_rank) const {
-  if (directory_.empty()) return std::nullopt;
+  if (!directory_.is_made()) return std::nullopt;
   return progress_of_file(file(local_rank)).step;
 }
 

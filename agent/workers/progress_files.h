@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "agent/output/file_writer.h"
+#include "agent/process/scratch.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/net/asio.h"
@@ -48,7 +49,6 @@ class ProgressFiles {
   ProgressFiles(asio::io_context& io, Log log, std::optional<std::string> checkpoints);
   ProgressFiles(const ProgressFiles&) = delete;
   ProgressFiles& operator=(const ProgressFiles&) = delete;
-  ~ProgressFiles();
 
   void begin_round(int round, int workers);
   // The value of DRUN_PROGRESS_FILE; empty if the directory could not be created.
@@ -70,7 +70,6 @@ class ProgressFiles {
     std::int64_t newest = 0;  // as of the last scan; used by the thread only
   };
 
-  bool make_directory();
   void remove_files();
   void read_files();
   void trim_later();
@@ -81,7 +80,7 @@ class ProgressFiles {
   Log log_;
   asio::steady_timer trim_;
   asio::steady_timer limit_;
-  std::string directory_;
+  ScratchDirectory directory_{"progress"};
   bool has_failed_ = false;  // creating the directory failed
   int round_ = 0;
   int workers_ = 0;

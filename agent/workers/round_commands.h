@@ -11,17 +11,43 @@
 
 #include "agent/hang/worker_watch.h"
 #include "agent/output/output.h"
-#include "agent/output/worker_stdin.h"
 #include "agent/preload/preloader.h"
+#include "agent/process/scratch.h"
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/command.h"
 #include "agent/spec.h"
 #include "agent/workers/progress_files.h"
-#include "agent/workers/worker_key_file.h"
+#include "agent/workers/worker_stdin.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
 
 namespace drun::agent {
+
+// --- The file with the worker key of the current round (rendezvous/tls/secret.h)
+//
+// A file, because wrappers, shells and containers that share /dev/shm keep a path but close
+// descriptors, and because programs log their environment.
+// Files:   <temporary>/drun_worker_key_<random>/<round>, preferably in /dev/shm: the directory
+//          0700, the file 0600. None if the job has no secret.
+
+class WorkerKeyFile {
+ public:
+  // Writes the file of this round and removes that of the previous one. Errors: System, with the
+  // path, or because OpenSSL cannot be used.
+  Result<void> prepare(const JoinSpec& join, int round);
+
+  // The value of DRUN_WORKER_KEY_FILE; empty if the job has no secret.
+  const std::string& path() const { return path_; }
+
+ private:
+  void remove();
+
+  ScratchDirectory directory_{"worker_key"};
+  std::string path_;
+};
+
+// --- The commands
 
 class RoundCommands {
  public:

@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <cassert>
 #include <csignal>
-#include <deque>
-#include <optional>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "agent/process/descendants.h"
-#include "agent/process/kernel_reports.h"
-#include "agent/process/process.h"
-#include "agent/spawn/worker_starter.h"
 #include "agent/wall_time.h"
-#include "agent/workers/worker_group.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/net/deadline_timer.h"
 
 namespace drun::agent {
 namespace {
@@ -40,106 +31,36 @@ std::string bound_message(int local_rank, const WorkerPlacement& placement,
 
 }  // namespace
 
-// Queues all events in `events_` and processes those of a loop turn together. If 256 workers end
-// together, orphans are looked for only once, and no callback is called from within a method.
-class Workers::Impl final : private WorkerStarter::Listener {
- public:
-  Impl(asio::io_context& io, Log log, WorkersSpec spec, Workers::Listener& listener)
-      : io_(io),
-        log_(std::move(log)),
-        spec_(spec),
-        listener_(listener),
-        starter_(io, *this, spec.most_at_once),
-        group_{.times = to_times(spec), .leftovers = spec.leftovers},
-        timer_(io),
-        child_signals_(io) {
-    if (!spec_.adopts_orphans) return;
-    become_subreaper();
-    child_signals_.add(SIGCHLD);
-    // The signal mask survives exec, so the parent may have left the signal blocked.
-    sigset_t child_ended;
-    sigemptyset(&child_ended);
-    sigaddset(&child_ended, SIGCHLD);
-    pthread_sigmask(SIG_UNBLOCK, &child_ended, nullptr);
-  }
+Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener)
+    : io_(io),
+      log_(std::move(log)),
+      spec_(spec),
+      listener_(listener),
+      starter_(io, *this, spec.most_at_once),
+      group_{.times = to_times(spec), .leftovers = spec.leftovers},
+      timer_(io),
+      child_signals_(io) {
+  if (!spec_.adopts_orphans) return;
+  become_subreaper();
+  child_signals_.add(SIGCHLD);
+  // The signal mask survives exec, so the parent may have left the signal blocked.
+  sigset_t child_ended;
+  sigemptyset(&child_ended);
+  sigaddset(&child_ended, SIGCHLD);
+  pthread_sigmask(SIG_UNBLOCK, &child_ended, nullptr);
+}
 
-  void start(std::vector<Command> commands, WarmStarter* warm);
-  void spare(int pid) {
-    orphans_.spare(pid);
-    if (pid != 0) remember_group(pid);
-  }
-  void spared_ended() {
-    orphans_.spare(0);
-    if (is_open_) look_soon();
-  }
-  void signal_worker(int local_rank, int signal);
-  void pass_on(int signal);
-  void disregard_group(int group) { orphans_.mark_group(group); }
-  bool has_kept() const { return std::holds_alternative<worker_group::Kept>(group_.phase); }
-  std::vector<int> pids() const;
-  void feed(const worker_group::Event& event);
+void Workers::spare(int pid) {
+  orphans_.spare(pid);
+  if (pid != 0) remember_group(pid);
+}
 
- private:
-  using Alive = std::weak_ptr<char>;
+void Workers::spared_ended() {
+  orphans_.spare(0);
+  if (is_open_) look_soon();
+}
 
-  void on_begun(int local_rank, const Spawned& spawned) override;
-  void on_refused(int local_rank, const Refusal& refusal) override;
-  void on_memory_not_placed(int error_number) override;
-  void on_all_started() override;
-  void begin_no_more();
-  void on_end(int local_rank, int pid, const ExitStatus& status);
-  void note_end(int local_rank, int pid, const ExitStatus& status);
-  void collect_all();
-  void drain();
-  void wait_for_children();
-  void look_soon();
-  void look();
-  bool nothing_left();
-
-  void perform(const worker_group::SignalAll& all);
-  void perform(const worker_group::NotifyAll& notice);
-  void perform(const worker_group::KillAll&);
-  void perform(const worker_group::CheckIfGone&) { look_soon(); }
-  void perform(const worker_group::ReportFailure& failure);
-  void perform(const worker_group::ReportSuccess&);
-  void perform(const worker_group::ReportWaiting& waiting);
-  void perform(const worker_group::ReportGone& gone);
-  void open();
-  void warn_if_blind();
-
-  asio::io_context& io_;
-  Log log_;
-  WorkersSpec spec_;
-  Workers::Listener& listener_;
-  WorkerStarter starter_;
-
-  worker_group::State group_;
-  std::deque<worker_group::Event> events_;
-  std::vector<std::unique_ptr<Process>> processes_;  // by local rank; null: not begun
-  std::vector<WorkerEnd> ends_;                      // by local rank
-  std::unordered_map<int, int> running_;             // pid -> local rank
-  std::vector<int> begun_;                           // pids by local rank; 0: not started
-  Orphans orphans_;
-  OomWatch oom_;
-  rendezvous::DeadlineTimer timer_;
-  asio::signal_set child_signals_;
-  int round_ = 0;
-  bool is_open_ = false;        // from start() to on_all_gone(), and while kept processes stop
-  bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
-  bool stop_sent_ = false;
-  bool kill_sent_ = false;   // SIGKILL to all
-  bool is_started_ = false;  // on_all_started() has been reported
-  bool is_limited_ = false;  // begin_no_more()
-  bool is_refused_ = false;  // a program was not executed: the failure of this round
-  bool has_warned_ = false;  // about memory placement
-  bool has_warned_blind_ = false;
-  std::vector<std::optional<WorkerPlacement>> placements_;  // by local rank
-  bool drain_posted_ = false;
-  bool look_posted_ = false;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // lets late handlers detect destruction
-};
-
-void Workers::Impl::start(std::vector<Command> commands, WarmStarter* warm) {
+void Workers::start(std::vector<Command> commands, WarmStarter* warm) {
   assert(!commands.empty() && std::holds_alternative<worker_group::Idle>(group_.phase));
   ++round_;
   stop_sent_ = false;
@@ -164,7 +85,7 @@ void Workers::Impl::start(std::vector<Command> commands, WarmStarter* warm) {
   starter_.start(std::move(commands), spec_.adopts_orphans ? warm : nullptr);
 }
 
-void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
+void Workers::on_begun(int local_rank, const Spawned& spawned) {
   const int pid = spawned.pid;
   orphans_.note_group(pid);
   remember_group(pid);
@@ -177,7 +98,7 @@ void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
 
 // The first one stops the others; refusals of workers that began at the same time are not separate
 // failures.
-void Workers::Impl::on_refused(int local_rank, const Refusal& refusal) {
+void Workers::on_refused(int local_rank, const Refusal& refusal) {
   const auto rank = static_cast<std::size_t>(local_rank);
   begun_[rank] = 0;
   NotStarted status;
@@ -191,7 +112,7 @@ void Workers::Impl::on_refused(int local_rank, const Refusal& refusal) {
   is_refused_ = true;
 }
 
-void Workers::Impl::on_memory_not_placed(int error_number) {
+void Workers::on_memory_not_placed(int error_number) {
   if (std::exchange(has_warned_, true)) return;  // one warning for all workers
   log_.warning(
       "the kernel does not let workers' memory be placed: " + system_message(error_number) +
@@ -199,25 +120,25 @@ void Workers::Impl::on_memory_not_placed(int error_number) {
       "--bind-memory=none");
 }
 
-void Workers::Impl::on_all_started() {
+void Workers::on_all_started() {
   if (!std::exchange(is_started_, true)) listener_.on_all_started(begun_);
 }
 
 // Workers that have not begun count as stopped.
-void Workers::Impl::begin_no_more() {
+void Workers::begin_no_more() {
   if (std::exchange(is_limited_, true)) return;
   for (std::size_t i = starter_.stop(); i < ends_.size(); ++i)
     feed(worker_group::WorkerExited{
         .local_rank = static_cast<int>(i), .succeeded = false, .before_stop = false});
 }
 
-void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
+void Workers::on_end(int local_rank, int pid, const ExitStatus& status) {
   running_.erase(pid);
   if (starter_.ended(local_rank)) return look_soon();  // on_refused() follows
   note_end(local_rank, pid, status);
 }
 
-void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) {
+void Workers::note_end(int local_rank, int pid, const ExitStatus& status) {
   WorkerEnd& end = ends_[static_cast<std::size_t>(local_rank)];
   end = {.local_rank = local_rank,
          .pid = pid,
@@ -245,12 +166,12 @@ void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) 
 }
 
 // Before the first stop signal: workers that have exited by now were not stopped by drun.
-void Workers::Impl::collect_all() {
+void Workers::collect_all() {
   for (const auto& process : processes_)
     if (process != nullptr) process->collect();
 }
 
-void Workers::Impl::feed(const worker_group::Event& event) {
+void Workers::feed(const worker_group::Event& event) {
   events_.push_back(event);
   if (std::exchange(drain_posted_, true)) return;
   asio::post(io_, [this, alive = Alive(alive_)] {
@@ -258,7 +179,7 @@ void Workers::Impl::feed(const worker_group::Event& event) {
   });
 }
 
-void Workers::Impl::drain() {
+void Workers::drain() {
   const worker_group::Time now = std::chrono::steady_clock::now();
   const bool is_quiet =
       std::all_of(events_.begin(), events_.end(), [](const worker_group::Event& event) {
@@ -277,13 +198,13 @@ void Workers::Impl::drain() {
   timer_.set(deadline(group_), [this] { feed(worker_group::DeadlinePassed{}); });
 }
 
-void Workers::Impl::open() {
+void Workers::open() {
   if (std::exchange(is_open_, true) || !spec_.adopts_orphans) return;
   wait_for_children();
 }
 
 // Adopted orphans have no pidfd; SIGCHLD reports their end.
-void Workers::Impl::wait_for_children() {
+void Workers::wait_for_children() {
   child_signals_.async_wait([this, alive = Alive(alive_), round = round_](error_code ec, int) {
     if (ec || alive.expired() || round != round_ || !is_open_) return;
     look_soon();
@@ -291,24 +212,24 @@ void Workers::Impl::wait_for_children() {
   });
 }
 
-void Workers::Impl::look_soon() {
+void Workers::look_soon() {
   if (std::exchange(look_posted_, true)) return;
   asio::post(io_, [this, alive = Alive(alive_)] {
     if (!alive.expired()) look();
   });
 }
 
-void Workers::Impl::look() {
+void Workers::look() {
   look_posted_ = false;
   if (nothing_left()) feed(worker_group::AllGone{});
 }
 
-bool Workers::Impl::nothing_left() {
+bool Workers::nothing_left() {
   if (!spec_.adopts_orphans) return running_.empty();
   return orphans_.reap([this](int pid) { return running_.contains(pid); });
 }
 
-void Workers::Impl::perform(const worker_group::SignalAll& all) {
+void Workers::perform(const worker_group::SignalAll& all) {
   open();  // kept processes are stopped after the report of their round
   if (!running_.empty())
     log_.debug("stopping workers signal=" + signal_name(all.signal) +
@@ -334,7 +255,7 @@ void Workers::Impl::perform(const worker_group::SignalAll& all) {
 
 // Notifies only the workers: processes without a handler for the signal, such as data loaders,
 // would be killed by it, and the workers with them.
-void Workers::Impl::perform(const worker_group::NotifyAll& notice) {
+void Workers::perform(const worker_group::NotifyAll& notice) {
   log_.debug("notifying workers signal=" + signal_name(notice.signal));
   stop_sent_ = true;
   begin_no_more();
@@ -348,7 +269,7 @@ void Workers::Impl::perform(const worker_group::NotifyAll& notice) {
   if (notice.signal != SIGTERM) orphans_.notify(notice.signal);
 }
 
-void Workers::Impl::perform(const worker_group::KillAll&) {
+void Workers::perform(const worker_group::KillAll&) {
   open();
   kill_sent_ = true;
   stop_sent_ = true;
@@ -357,25 +278,25 @@ void Workers::Impl::perform(const worker_group::KillAll&) {
   if (spec_.adopts_orphans) orphans_.kill_all(has_succeeded_);
 }
 
-void Workers::Impl::perform(const worker_group::ReportSuccess&) {
+void Workers::perform(const worker_group::ReportSuccess&) {
   has_succeeded_ = true;
   on_all_started();
   listener_.on_all_succeeded();
 }
 
-void Workers::Impl::perform(const worker_group::ReportWaiting& waiting) {
+void Workers::perform(const worker_group::ReportWaiting& waiting) {
   if (!spec_.adopts_orphans) return;
   const LeftoverList leftovers = orphans_.running();
   if (leftovers.count > 0) listener_.on_waiting(leftovers, waiting.time_left);
 }
 
-void Workers::Impl::perform(const worker_group::ReportFailure& failure) {
+void Workers::perform(const worker_group::ReportFailure& failure) {
   on_all_started();
   const WorkerEnd end = ends_[static_cast<std::size_t>(failure.local_rank)];
   listener_.on_worker_failed(end);
 }
 
-void Workers::Impl::perform(const worker_group::ReportGone& gone) {
+void Workers::perform(const worker_group::ReportGone& gone) {
   is_open_ = false;
   on_all_started();
   starter_.abandon();
@@ -389,50 +310,27 @@ void Workers::Impl::perform(const worker_group::ReportGone& gone) {
   listener_.on_all_gone(leftovers);
 }
 
-void Workers::Impl::warn_if_blind() {
+void Workers::warn_if_blind() {
   if (!orphans_.is_blind() || std::exchange(has_warned_blind_, true)) return;
   log_.warning(
       "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
       "workers' process groups are stopped, and processes that left them may still run");
 }
 
-void Workers::Impl::pass_on(int signal) {
+void Workers::pass_on(int signal) {
   for (const auto& [pid, local_rank] : running_)
     processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
 }
 
-void Workers::Impl::signal_worker(int local_rank, int signal) {
+void Workers::signal_worker(int local_rank, int signal) {
   for (const auto& [pid, each] : running_)
     if (each == local_rank) processes_[static_cast<std::size_t>(each)]->signal_group(signal);
 }
 
-std::vector<int> Workers::Impl::pids() const {
+std::vector<int> Workers::pids() const {
   std::vector<int> pids(ends_.size(), 0);
   for (const auto& [pid, local_rank] : running_) pids[static_cast<std::size_t>(local_rank)] = pid;
   return pids;
 }
-
-Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener)
-    : impl_(std::make_unique<Impl>(io, std::move(log), spec, listener)) {}
-
-Workers::~Workers() = default;
-
-void Workers::start(std::vector<Command> commands, WarmStarter* warm) {
-  impl_->start(std::move(commands), warm);
-}
-void Workers::spare(int pid) { impl_->spare(pid); }
-void Workers::spared_ended() { impl_->spared_ended(); }
-void Workers::stop_after_notice(int signal, std::chrono::milliseconds time) {
-  impl_->feed(worker_group::StopRequested{signal, time});
-}
-void Workers::stop(int signal) { impl_->feed(worker_group::StopRequested{signal}); }
-void Workers::kill_now() { impl_->feed(worker_group::KillRequested{}); }
-bool Workers::has_kept() const { return impl_->has_kept(); }
-void Workers::pass_on(int signal) { impl_->pass_on(signal); }
-void Workers::signal_worker(int local_rank, int signal) {
-  impl_->signal_worker(local_rank, signal);
-}
-void Workers::disregard_group(int group) { impl_->disregard_group(group); }
-std::vector<int> Workers::pids() const { return impl_->pids(); }
 
 }  // namespace drun::agent

@@ -17,19 +17,26 @@
 
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <variant>
 #include <vector>
 
+#include "agent/process/kernel_reports.h"
 #include "agent/process/leftovers.h"
+#include "agent/process/process.h"
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/command.h"
 #include "agent/spawn/worker_starter.h"
 #include "agent/spec.h"
+#include "agent/workers/worker_group.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
 
 namespace drun::agent {
 
@@ -61,7 +68,9 @@ struct WorkerEnd {
   bool operator==(const WorkerEnd&) const = default;
 };
 
-class Workers {
+// Queues all events and processes those of a loop turn together. If 256 workers end together,
+// orphans are looked for only once, and no callback is called from within a method.
+class Workers final : private WorkerStarter::Listener {
  public:
   struct Listener {
     virtual ~Listener() = default;
@@ -88,7 +97,6 @@ class Workers {
   Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener);
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  ~Workers();
 
   // Starts one worker per command (at least one), all with the same `inherited`. Returns when the
   // first few exist, without waiting for any exec. If one cannot be started, the rest are not tried
@@ -100,13 +108,15 @@ class Workers {
   // Sends `signal` and SIGCONT to every process of the round, and SIGKILL at the deadline. Also
   // stops kept processes; on_all_gone() is then called again. Has no effect if nothing is running
   // or the round has been stopped before.
-  void stop(int signal = SIGTERM);
+  void stop(int signal = SIGTERM) { feed(worker_group::StopRequested{signal}); }
   // Sends `signal` to the workers, and stops them after `time` if they have not exited.
-  void stop_after_notice(int signal, std::chrono::milliseconds time);
+  void stop_after_notice(int signal, std::chrono::milliseconds time) {
+    feed(worker_group::StopRequested{signal, time});
+  }
   // Sends SIGKILL to all processes now.
-  void kill_now();
+  void kill_now() { feed(worker_group::KillRequested{}); }
   // True from an on_all_gone() with kept processes until these are stopped or the next start().
-  bool has_kept() const;
+  bool has_kept() const { return std::holds_alternative<worker_group::Kept>(group_.phase); }
   // Sends a signal such as USR1, USR2 or CONT to every worker's group, without other effects.
   void pass_on(int signal);
 
@@ -115,7 +125,7 @@ class Workers {
 
   // For a tool of the agent that is being terminated, identified by its process group: the round
   // waits for it but does not report it as a leftover process. For this round only.
-  void disregard_group(int group);
+  void disregard_group(int group) { orphans_.mark_group(group); }
 
   // Excludes this child from all rounds: it is neither signaled nor waited for. 0: none.
   void spare(int pid);
@@ -126,8 +136,64 @@ class Workers {
   std::vector<int> pids() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Alive = std::weak_ptr<char>;
+
+  void feed(const worker_group::Event& event);
+  void on_begun(int local_rank, const Spawned& spawned) override;
+  void on_refused(int local_rank, const Refusal& refusal) override;
+  void on_memory_not_placed(int error_number) override;
+  void on_all_started() override;
+  void begin_no_more();
+  void on_end(int local_rank, int pid, const ExitStatus& status);
+  void note_end(int local_rank, int pid, const ExitStatus& status);
+  void collect_all();
+  void drain();
+  void wait_for_children();
+  void look_soon();
+  void look();
+  bool nothing_left();
+
+  void perform(const worker_group::SignalAll& all);
+  void perform(const worker_group::NotifyAll& notice);
+  void perform(const worker_group::KillAll&);
+  void perform(const worker_group::CheckIfGone&) { look_soon(); }
+  void perform(const worker_group::ReportFailure& failure);
+  void perform(const worker_group::ReportSuccess&);
+  void perform(const worker_group::ReportWaiting& waiting);
+  void perform(const worker_group::ReportGone& gone);
+  void open();
+  void warn_if_blind();
+
+  asio::io_context& io_;
+  Log log_;
+  WorkersSpec spec_;
+  Listener& listener_;
+  WorkerStarter starter_;
+
+  worker_group::State group_;
+  std::deque<worker_group::Event> events_;
+  std::vector<std::unique_ptr<Process>> processes_;  // by local rank; null: not begun
+  std::vector<WorkerEnd> ends_;                      // by local rank
+  std::unordered_map<int, int> running_;             // pid -> local rank
+  std::vector<int> begun_;                           // pids by local rank; 0: not started
+  Orphans orphans_;
+  OomWatch oom_;
+  rendezvous::DeadlineTimer timer_;
+  asio::signal_set child_signals_;
+  int round_ = 0;
+  bool is_open_ = false;        // from start() to on_all_gone(), and while kept processes stop
+  bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
+  bool stop_sent_ = false;
+  bool kill_sent_ = false;   // SIGKILL to all
+  bool is_started_ = false;  // on_all_started() has been reported
+  bool is_limited_ = false;  // begin_no_more()
+  bool is_refused_ = false;  // a program was not executed: the failure of this round
+  bool has_warned_ = false;  // about memory placement
+  bool has_warned_blind_ = false;
+  std::vector<std::optional<WorkerPlacement>> placements_;  // by local rank
+  bool drain_posted_ = false;
+  bool look_posted_ = false;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // lets late handlers detect destruction
 };
 
 }  // namespace drun::agent

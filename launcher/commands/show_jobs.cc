@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/stacks/evidence_json.h"
+#include "agent/stacks/evidence.h"
 #include "launcher/base/words.h"
 #include "launcher/commands/local_jobs.h"
 #include "launcher/report/status_text.h"
@@ -161,8 +161,8 @@ namespace {
 constexpr std::chrono::seconds kStacksLimit{20};  // agents answer within 12 s
 
 std::string shown(const StatusNames& job, const std::string& answer, bool is_json) {
-  const Result<agent::Evidence> evidence = agent::parse_evidence_json(answer);
-  if (is_json) return evidence ? answer : "";
+  const std::optional<agent::Evidence> evidence = agent::decode_evidence(answer);
+  if (is_json) return evidence ? evidence_json(*evidence, job.run_id) : "";
   std::string text = printable(job.run_id) + "  agent " + std::to_string(job.agent_pid) + "\n";
   if (!evidence) return text + "  it does not answer\n";
   for (const std::string& line : evidence_lines(*evidence, 0))

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/output/worker_stdin.h"
+#include "agent/workers/worker_stdin.h"
 #include "rendezvous/protocol/line_window.h"
 
 namespace drun::hosts {

@@ -18,10 +18,10 @@
 #include <string_view>
 
 #include "agent/output/console.h"
-#include "agent/output/gathered_lines.h"
+#include "agent/output/console_lines.h"
 #include "agent/output/host_channel.h"
-#include "agent/output/line_buffer.h"
 #include "agent/output/log_files.h"
+#include "agent/output/log_gathering.h"
 #include "agent/spec.h"
 #include "launcher/remote/agent_protocol.h"
 

@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "agent/output/console.h"
-#include "agent/output/worker_stdin.h"
 #include "agent/process/guardian.h"
 #include "agent/process/lifeline.h"
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/command.h"
+#include "agent/workers/worker_stdin.h"
 #include "launcher/base/log.h"
 #include "launcher/facts/host.h"
 #include "launcher/remote/agent_protocol.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/output/watchdog_lines.h"
+#include "agent/output/stderr_record.h"
 #include "agent/spec.h"
 #include "agent/status/phases.h"
 #include "launcher/cli/options.h"

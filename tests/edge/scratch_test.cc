@@ -9,7 +9,6 @@
 #include <fstream>
 #include <set>
 
-#include "agent/process/scratch_removal.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"

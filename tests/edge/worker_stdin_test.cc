@@ -1,5 +1,5 @@
 // Tests the forwarding of standard input over the lifeline to a worker's pipe.
-#include "agent/output/worker_stdin.h"
+#include "agent/workers/worker_stdin.h"
 
 #include <unistd.h>
 

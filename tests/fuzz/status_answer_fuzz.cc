@@ -1,5 +1,5 @@
 // Feeds arbitrary answers, and an arbitrary list of sockets, to the client side of `drun status`
-// and `drun stacks`. Each is parsed or rejected, and the printed text has no control characters.
+// and `drun logs`. Each is parsed or rejected, and the printed text has no control characters.
 //
 // Input: an answer, a zero byte, and a list of sockets.
 #include <algorithm>
@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "agent/stacks/evidence_json.h"
 #include "agent/status/log_query.h"
 #include "launcher/base/words.h"
 #include "launcher/commands/local_jobs.h"
@@ -47,11 +46,6 @@ void check_answer(std::string_view answer) {
     require(agent::parse_log_answer(agent::log_answer(*part)) == part);
   if (const auto query = agent::parse_log_request(answer))
     require(agent::parse_log_request(agent::log_request(*query)) == query);
-  const auto evidence = agent::parse_evidence_json(answer);
-  if (!evidence) return require(!evidence.error().message.empty());
-  static_cast<void>(evidence_lines(*evidence, 0));
-  const auto again = agent::parse_evidence_json(agent::evidence_json(*evidence, "job"));
-  require(again && *again == *evidence);
 }
 
 void check_list(const std::string& text) {

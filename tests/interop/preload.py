@@ -383,6 +383,18 @@ class Preload(unittest.TestCase):
         self.assertEqual(self.imports(), 1)
         self.assertEqual(ended.log.count("printed at import"), 1)
 
+    def test_the_wait_for_the_imports_is_a_phase(self):
+        self.write("slow.py", "import time\ntime.sleep(1)\n")
+        self.write("program.py", "import os, sys\nprint('begun')\nsys.exit(int(os.environ['TORCHELASTIC_RESTART_COUNT']) < 1)")
+        ended = self.job("--max-restarts=1", "--restart-backoff=0", "--events=events", "program.py", preload="slow")
+        self.assertEqual(ended.code, 0, ended.log)
+        events = [json.loads(line) for line in (self.place / "events").read_text().splitlines()]
+        phases = [(event["phase"], event["up_s"]) for event in events if event["event"] == "phase"]
+        names = [name for name, _ in phases]
+        self.assertEqual(names[:4], ["waiting", "spawn", "import", "spawn"])
+        self.assertEqual(names.count("import"), 1)  # the restart is warm
+        self.assertGreater(phases[3][1] - phases[2][1], 0.5)
+
     def test_an_interpreter_that_is_killed_is_started_again(self):
         self.counting()
         self.write("program.py", """

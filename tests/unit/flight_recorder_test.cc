@@ -1,5 +1,7 @@
 #include "agent/diagnosis/flight_recorder.h"
 
+#include "agent/diagnosis/pickle.h"
+
 #include <csignal>
 #include <random>
 
@@ -126,9 +128,14 @@ TEST_CASE("the JSON of torch's control server is read") {
                                      .state = CallState::Scheduled});
   CHECK(dump->groups.at("0").description == "default_pg");
   for (const char* wrong :
-       {"", "[]", "{}", R"({"entries":3})", R"({"entries":[{"collective_seq_id":"x"}]})",
-        R"({"entries":[{"collective_seq_id":1,"process_group":[],"profiling_name":"a"}]})"})
+       {"", "[]", "{}", "7", R"({"entries":3})", R"({"version":"3.0","entries":[]})"})
     CHECK_FALSE(read_flight_json(0, wrong).has_value());
+  // As in a pickle, a call without a number is left out.
+  for (const char* none : {R"({"entries":[]})", R"({"entries":[{"collective_seq_id":"x"}, 3]})"})
+    CHECK(read_flight_json(0, none)->calls.empty());
+  std::string many = R"({"entries":[0)";
+  for (std::size_t i = 0; i < pickle::kMostNodes; ++i) many += ",0";
+  CHECK_FALSE(read_flight_json(0, many + "]}").has_value());
 }
 
 TEST_CASE("lines of evidence keep what a comparison of dumps needs") {

@@ -4,7 +4,6 @@
 #include <climits>
 #include <string>
 
-#include "agent/stacks/evidence_json.h"
 #include "launcher/report/status_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/probe_reports.h"
@@ -69,7 +68,6 @@ TEST_CASE("an answer with deep nesting or wrong types is rejected") {
   CHECK_FALSE(status_names(text));
   CHECK(status_text(text).empty());
   CHECK_FALSE(is_job_status("{\"schema\":" + nested(1'000'000) + "}"));
-  CHECK_FALSE(agent::parse_evidence_json("{\"nccl\":" + nested(1'000'000) + "}"));
   json point = status();
   point["master_addr"] = json::array();
   CHECK_FALSE(status_names(point.dump()));
@@ -89,19 +87,6 @@ TEST_CASE("control characters and impossible numbers in an answer do not reach t
   CHECK(text.find_first_of("\x1b\x07") == std::string::npos);
   bad["nodes"] = 1e300;
   CHECK(status_text(bad.dump()).empty());
-}
-
-TEST_CASE("impossible rank ranges in stacks are dropped") {
-  json answer{{"schema", "drun.stacks/1"}, {"notes", json::array()}, {"ranks_left_out", 0}};
-  answer["groups"] = {{{"ranks", {{-1, 2}, {5, 3}, {0, 2147483647}, {4, 7}}},
-                       {"doing", nullptr},
-                       {"operations_begun", nullptr},
-                       {"is_quiet", false},
-                       {"source", "gdb"},
-                       {"stacks", json::array()}}};
-  const auto evidence = agent::parse_evidence_json(answer.dump());
-  REQUIRE(evidence);
-  CHECK(evidence->groups.at(0).ranks == RankRanges{{4, 7}});
 }
 
 TEST_CASE("a probe report with impossible numbers is rejected, and its findings are printable") {

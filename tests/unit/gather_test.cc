@@ -2,7 +2,7 @@
 #include <map>
 #include <random>
 
-#include "agent/output/log_uplink.h"
+#include "agent/output/log_gathering.h"
 #include "rendezvous/coordinator/round_state.h"
 #include "rendezvous/server/log_collector.h"
 #include "tests/support/catch.h"

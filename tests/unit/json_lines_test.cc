@@ -1,4 +1,4 @@
-#include "agent/output/line_format.h"
+#include "agent/output/console_lines.h"
 
 #include <nlohmann/json.hpp>
 #include <random>

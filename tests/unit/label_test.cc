@@ -1,12 +1,12 @@
-#include "agent/output/line_format.h"
+#include "agent/output/console_lines.h"
 
 #include "tests/support/catch.h"
 
 namespace drun::agent {
 
 TEST_CASE("label templates are filled in as in torchrun") {
-  const LabelValues values{
-      .role_name = "trainer", .local_rank = 3, .rank = 11, .node_rank = 1, .host = "n1"};
+  const LineOrigin origin{
+      .node_rank = 1, .host = "n1", .rank = 11, .local_rank = 3, .role = "trainer"};
   const auto [text, filled] = GENERATE(table<std::string, std::string>({
       {"[${role_name}${local_rank}]:", "[trainer3]:"},
       {"$role_name $rank", "trainer 11"},
@@ -30,7 +30,7 @@ TEST_CASE("label templates are filled in as in torchrun") {
       {"${1}", "${1}"},
       {"$rank$rank", "1111"},
   }));
-  CHECK(fill_label(text, values) == filled);
+  CHECK(fill_label(text, origin) == filled);
 }
 
 }  // namespace drun::agent

@@ -1,4 +1,4 @@
-#include "agent/output/last_error.h"
+#include "agent/output/stderr_record.h"
 
 #include <random>
 

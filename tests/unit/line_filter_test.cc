@@ -1,4 +1,4 @@
-#include "agent/output/line_buffer.h"
+#include "agent/output/console_lines.h"
 
 #include "tests/support/catch.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "agent/stacks/evidence_json.h"
+#include "agent/stacks/evidence.h"
 #include "agent/status/events.h"
 #include "agent/status/node_status.h"
 #include "launcher/report/status_text.h"
@@ -222,20 +222,26 @@ TEST_CASE("a node's status shortens a list of a thousand workers") {
   CHECK_THAT(text, ContainsSubstring("936 more"));
 }
 
-TEST_CASE("evidence is decoded unchanged from its JSON") {
+TEST_CASE("drun stacks --json has the evidence of all ranks") {
   agent::Evidence evidence = test::full_evidence();
-  const std::string text = agent::evidence_json(evidence, "night");
-  CHECK(json::parse(text)["run_id"] == "night");
-  const auto read = agent::parse_evidence_json(text);
-  REQUIRE(read);
-  for (agent::StackGroup& group : evidence.groups)
-    group.is_inside = false;  // not sent, as `doing` shows it
-  CHECK(*read == evidence);
-  for (std::size_t size = 0; size < text.size() - 1; ++size)
-    REQUIRE_FALSE(agent::parse_evidence_json(text.substr(0, size)));
-  CHECK_FALSE(agent::parse_evidence_json(status_json(running_node())));
+  const json shown = json::parse(agent::evidence_json(evidence, "night"));
+  CHECK(shown["run_id"] == "night");
+  CHECK(shown["notes"] == evidence.notes);
+  CHECK(shown["ranks_left_out"] == evidence.ranks_left_out);
+  REQUIRE(shown["groups"].size() == evidence.groups.size());
+  for (std::size_t i = 0; i < evidence.groups.size(); ++i) {
+    const agent::StackGroup& group = evidence.groups[i];
+    const json& seen = shown["groups"][i];
+    CHECK(seen["stacks"] == group.lines);
+    CHECK(seen["source"] == group.source);
+    CHECK(seen["is_quiet"] == group.is_quiet);
+    CHECK((group.doing.empty() ? seen["doing"].is_null() : seen["doing"] == group.doing));
+    REQUIRE(seen["ranks"].size() == group.ranks.size());
+    for (std::size_t k = 0; k < group.ranks.size(); ++k)
+      CHECK(seen["ranks"][k] == json::array({group.ranks[k].first, group.ranks[k].last}));
+  }
   evidence.groups[0].lines[0] = "\xff";
-  CHECK(agent::parse_evidence_json(agent::evidence_json(evidence, "\xff")));
+  CHECK(json::accept(agent::evidence_json(evidence, "\xff")));
 }
 
 TEST_CASE("a job is identified by its run id or by the pid of its agent or of drun") {

@@ -1,4 +1,4 @@
-#include "agent/output/watchdog_lines.h"
+#include "agent/output/stderr_record.h"
 
 #include "tests/support/catch.h"
 

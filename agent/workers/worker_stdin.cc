@@ -1,11 +1,12 @@
-#include "agent/output/worker_stdin.h"
+#include "agent/workers/worker_stdin.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <utility>
+
+#include "agent/numbers.h"
 
 namespace drun::agent {
 namespace {
@@ -19,12 +20,8 @@ std::string room_text(std::size_t bytes) { return std::string(kRoom) + std::to_s
 
 std::optional<std::size_t> parse_room(std::string_view line) {
   if (!line.starts_with(kRoom)) return std::nullopt;
-  line.remove_prefix(kRoom.size());
-  std::size_t bytes = 0;
-  const auto [end, ec] = std::from_chars(line.data(), line.data() + line.size(), bytes);
-  if (ec != std::errc() || end != line.data() + line.size() || bytes > kInputRoomBytes)
-    return std::nullopt;
-  return bytes;
+  const auto bytes = whole_number<std::size_t>(line.substr(kRoom.size()));
+  return bytes && *bytes <= kInputRoomBytes ? bytes : std::nullopt;
 }
 
 std::string input_line(std::size_t bytes) { return "input " + std::to_string(bytes) + "\n"; }

@@ -1,0 +1,27 @@
+#include "agent/supervise/round_log.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+
+TEST_CASE("a restart is on the console of node 0 only") {
+  std::vector<std::pair<LogLevel, std::string>> lines;
+  const Log log([&](LogLevel level, std::string_view text) { lines.emplace_back(level, text); });
+  AgentSpec spec;
+  World world;
+  world.restarts = 1;
+  world.max_restarts = 3;
+  const World before = world;
+  world.restarts = 2;
+  log_world(log, spec, before, world);
+  world.node_rank = 1;
+  log_world(log, spec, before, world);
+  const std::string text = "restarting all workers, restart 2 of 3";
+  CHECK(lines == std::vector{std::pair(LogLevel::Info, text), std::pair(LogLevel::Debug, text)});
+}
+
+}  // namespace drun::agent
