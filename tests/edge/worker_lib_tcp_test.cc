@@ -1,5 +1,5 @@
 // The tcp transport at its limits: peers that leave, too few descriptors, callers that do not
-// identify themselves. One rank is a TcpMesh; the test plays the other one with plain sockets.
+// identify themselves. One rank is the mesh; the test plays the other one with plain sockets.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using worker::TcpMesh;
+using worker::Mesh;
 using worker::tcp::Frame;
 using Clock = std::chrono::steady_clock;
 
@@ -123,14 +123,14 @@ class PlayedRank {
     store->set("tcp/1", to_string(place_), seconds(1));
   }
 
-  std::unique_ptr<TcpMesh> make_mesh(bool is_lookout = false, bool is_other_node = false) {
+  std::unique_ptr<Mesh> make_mesh(bool is_lookout = false, bool is_other_node = false) {
     BackendContext context;
     context.size = 2;
     context.node_of = {0, is_other_node ? 1 : 0};
     context.store = store;
     context.is_lookout = is_lookout;
     context.deadline = in(seconds(20));
-    auto mesh = std::make_unique<TcpMesh>(context);
+    auto mesh = worker::make_tcp_mesh(context);
     const std::string all = store->get("tcp/all", seconds(1));
     mesh_ = worker::tcp::parse_place(all.substr(0, all.find('\n')));
     return mesh;
@@ -201,15 +201,15 @@ TEST_CASE("a rank that waits for another sleeps after a third one has left") {
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     BackendContext context = context_of(rank, 3);
     context.is_lookout = true;
-    TcpMesh mesh(context);
+    const std::unique_ptr<Mesh> mesh = worker::make_tcp_mesh(context);
     char word[4] = {};
-    if (rank == 2) mesh.send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    if (rank == 2) mesh->send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
     if (rank == 1) std::this_thread::sleep_for(seconds(1));
-    if (rank == 1) mesh.send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    if (rank == 1) mesh->send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
     if (rank != 0) return;
-    mesh.recv(2, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    mesh->recv(2, kSlot, word, sizeof word)->wait(in(seconds(20)));
     const auto before = used_cpu();
-    mesh.recv(1, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    mesh->recv(1, kSlot, word, sizeof word)->wait(in(seconds(20)));
     say(std::to_string((used_cpu() - before).count()));
   });
   check_exited(ends);
@@ -332,13 +332,13 @@ TEST_CASE("ranks with one worker key exchange messages of any size, and see each
     BackendContext context = context_of(rank, 3);
     context.node_of = {0, 1, 2};  // so that large messages use several connections
     context.is_lookout = is_lookout;
-    TcpMesh mesh(context);
+    const std::unique_ptr<Mesh> mesh = worker::make_tcp_mesh(context);
     std::vector<char> out(5 << 20);
     std::vector<char> in_(5 << 20);
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{1} << 16, out.size()}) {
       out.assign(out.size(), static_cast<char>('0' + rank));
-      const auto sent = mesh.send((rank + 1) % 3, kSlot, out.data(), bytes);
-      const auto received = mesh.recv((rank + 2) % 3, kSlot, in_.data(), bytes);
+      const auto sent = mesh->send((rank + 1) % 3, kSlot, out.data(), bytes);
+      const auto received = mesh->recv((rank + 2) % 3, kSlot, in_.data(), bytes);
       received->wait(in(seconds(20)));
       sent->wait(in(seconds(20)));
       expect(
@@ -349,7 +349,7 @@ TEST_CASE("ranks with one worker key exchange messages of any size, and see each
     if (rank == 2) return;
     char word = 0;
     const std::string failure =
-        failure_of([&] { mesh.recv(2, kSlot, &word, 1)->wait(in(seconds(20))); });
+        failure_of([&] { mesh->recv(2, kSlot, &word, 1)->wait(in(seconds(20))); });
     expect(failure.starts_with("peer lost peer=2"), "the end of rank 2, not " + failure);
   });
   check_exited(ends);
@@ -369,9 +369,9 @@ TEST_CASE("a rank with another worker key, without one, or with an unreadable on
       BackendContext context = context_of(rank, 2);
       context.deadline = in(seconds(3));
       say(failure_of([&] {
-        TcpMesh mesh(context);
+        const std::unique_ptr<Mesh> mesh = worker::make_tcp_mesh(context);
         char word = 0;
-        mesh.recv(1 - rank, kSlot, &word, 1)->wait(in(seconds(20)));
+        mesh->recv(1 - rank, kSlot, &word, 1)->wait(in(seconds(20)));
       }));
     });
     return ends[0].said + ends[1].said;
@@ -552,8 +552,7 @@ TEST_CASE("a large collective keeps only the messages that are on their way") {
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     CountedMesh::Count count;
     const auto backend = worker::make_mesh_backend(
-        std::make_unique<CountedMesh>(std::make_unique<TcpMesh>(context_of(rank, 2)), count),
-        false);
+        std::make_unique<CountedMesh>(worker::make_tcp_mesh(context_of(rank, 2)), count), false);
     std::vector<float> data(16 << 20, 1.0f);
     backend->run({.operation = Operation::AllReduce,
                   .type = DataType::F32,
