@@ -6,10 +6,32 @@
 
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/nccl/library.h"
-#include "worker_lib/nccl/types.h"
 
 namespace drun::worker {
 namespace {
+
+// The number of a type for reductions, in the order of DataType. NCCL has no I16.
+constexpr std::array kTypes = {nccl::kU8,  nccl::kI8,     nccl::kU8,    nccl::kI32,  nccl::kU32,
+                               nccl::kI64, nccl::kU64,    nccl::kF16,   nccl::kBF16, nccl::kF32,
+                               nccl::kF64, nccl::kF8E4M3, nccl::kF8E5M2};
+// In the order of ReduceOp. NCCL has no Band, Bor and Bxor.
+constexpr std::array kOps = {nccl::kSum, nccl::kProduct, nccl::kMin, nccl::kMax,
+                             nccl::kSum, nccl::kSum,     nccl::kSum, nccl::kAverage};
+
+// How elements are moved without computing. I16 and numbers of 8 bits, which NCCL supports only
+// lately, are moved as bytes.
+struct Moved {
+  int type = 0;
+  std::size_t units = 1;  // per element
+};
+Moved moved_as(DataType type) {
+  if (type == DataType::I16 || is_float8(type)) return {nccl::kU8, size_bytes(type)};
+  return {kTypes[static_cast<std::size_t>(type)], 1};
+}
+
+bool is_well(nccl::Result result) {
+  return result == nccl::kSuccess || result == nccl::kInProgress;
+}
 
 // Operations of one group call. Reports the first that is refused.
 class Together {
@@ -19,12 +41,11 @@ class Together {
   Together& operator=(const Together&) = delete;
 
   void add(nccl::Result result) {
-    if (result_ == nccl::kSuccess || result_ == nccl::kInProgress) result_ = result;
+    if (is_well(result_)) result_ = result;
   }
   nccl::Result end() {
     const nccl::Result ended = api_.group_end();
-    const bool is_well = result_ == nccl::kSuccess || result_ == nccl::kInProgress;
-    return is_well ? ended : result_;
+    return is_well(result_) ? ended : result_;
   }
 
  private:
@@ -56,9 +77,9 @@ class Issue {
         call_(call),
         comm_(comm),
         stream_(stream),
-        moved_(nccl::moved_as(call.type)),
+        moved_(moved_as(call.type)),
         element_(size_bytes(call.type)),
-        op_(nccl::number_of(call.op)) {}
+        op_(kOps[static_cast<std::size_t>(call.op)]) {}
 
   // Runs `issue` with an op of NCCL's own for the factor, if there is one. NCCL copies the op with
   // each operation.
@@ -71,8 +92,7 @@ class Issue {
     if (made != nccl::kSuccess) return made;
     const nccl::Result result = action(*this);
     const nccl::Result ended = api_.destroy_op(op_, comm_);
-    const bool is_well = result == nccl::kSuccess || result == nccl::kInProgress;
-    return is_well && ended != nccl::kSuccess ? ended : result;
+    return is_well(result) && ended != nccl::kSuccess ? ended : result;
   }
 
   nccl::Result broadcast() const {
@@ -96,48 +116,38 @@ class Issue {
     return api_.reduce_scatter(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
   }
 
-  nccl::Result gather() const {
-    const Parts out(call_.counts_out, call_.count, element_, seat_.size);
-    if (is_root()) copy(at(call_.output, out.offset(seat_.rank)), call_.input, call_.count);
-    Together together(api_);
-    if (!is_root()) together.add(send(call_.input, call_.count, call_.root));
-    for (int from = 0; is_root() && from < seat_.size; ++from) {
-      if (from == seat_.rank) continue;
-      together.add(recv(at(call_.output, out.offset(from)), out.size_bytes(from), from));
-    }
-    return together.end();
-  }
-
-  nccl::Result scatter() const {
-    const Parts in(call_.counts_in, call_.count, element_, seat_.size);
-    if (is_root()) copy(call_.output, at(call_.input, in.offset(seat_.rank)), call_.count);
-    Together together(api_);
-    if (!is_root()) together.add(recv(call_.output, call_.count * element_, call_.root));
-    for (int to = 0; is_root() && to < seat_.size; ++to) {
-      if (to == seat_.rank) continue;
-      together.add(send(at(call_.input, in.offset(to)), in.size_bytes(to) / element_, to));
-    }
-    return together.end();
-  }
-
-  nccl::Result all_to_all() const {
+  // gather, scatter and all_to_all: parts between ranks. On a rank that is not the root, gather's
+  // input and scatter's output are one part.
+  nccl::Result exchange() const {
+    const bool gathers = call_.operation == Operation::Gather;
+    const bool scatters = call_.operation == Operation::Scatter;
     const Parts in(call_.counts_in, call_.count, element_, seat_.size);
     const Parts out(call_.counts_out, call_.count, element_, seat_.size);
-    copy(at(call_.output, out.offset(seat_.rank)), at(call_.input, in.offset(seat_.rank)),
-         in.size_bytes(seat_.rank) / element_);
+    const auto input = [&](int to) { return at(call_.input, gathers ? 0 : in.offset(to)); };
+    const auto output = [&](int from) { return at(call_.output, scatters ? 0 : out.offset(from)); };
+    const auto in_count = [&](int to) {
+      return gathers ? call_.count : in.size_bytes(to) / element_;
+    };
+    const auto out_count = [&](int from) {
+      return scatters ? call_.count : out.size_bytes(from) / element_;
+    };
+    const auto sends = [&](int from, int to) {
+      return gathers ? to == call_.root : !scatters || from == call_.root;
+    };
+    const int me = seat_.rank;
+    if (sends(me, me)) copy(output(me), input(me), in_count(me));
     Together together(api_);
     for (int peer = 0; peer < seat_.size; ++peer) {
-      if (peer == seat_.rank) continue;
-      together.add(send(at(call_.input, in.offset(peer)), in.size_bytes(peer) / element_, peer));
-      together.add(recv(at(call_.output, out.offset(peer)), out.size_bytes(peer), peer));
+      if (peer == me) continue;
+      if (sends(me, peer)) together.add(send(input(peer), in_count(peer), peer));
+      if (sends(peer, me)) together.add(recv(output(peer), out_count(peer), peer));
     }
     return together.end();
   }
 
  private:
-  bool is_root() const { return seat_.rank == call_.root; }
   std::size_t units(std::size_t count) const { return count * moved_.units; }
-  int type() const { return nccl::number_of(call_.type); }
+  int type() const { return kTypes[static_cast<std::size_t>(call_.type)]; }
   static const char* at(const void* data, std::size_t offset) {
     return static_cast<const char*>(data) + offset;
   }
@@ -148,9 +158,9 @@ class Issue {
     if (count == 0) return nccl::kSuccess;
     return api_.send(data, units(count), moved_.type, to, comm_, stream_);
   }
-  nccl::Result recv(void* data, std::size_t bytes, int from) const {
-    if (bytes == 0) return nccl::kSuccess;
-    return api_.recv(data, units(bytes / element_), moved_.type, from, comm_, stream_);
+  nccl::Result recv(void* data, std::size_t count, int from) const {
+    if (count == 0) return nccl::kSuccess;
+    return api_.recv(data, units(count), moved_.type, from, comm_, stream_);
   }
   void copy(void* to, const void* from, std::size_t count) const {
     if (count == 0) return;
@@ -194,22 +204,27 @@ class Issue {
   const Call& call_;
   nccl::Comm comm_;
   cuda::Stream stream_;
-  const nccl::Moved moved_;
+  const Moved moved_;
   const std::size_t element_;
   int op_;
 };
 
 }  // namespace
 
-nccl::Result issue(const std::vector<P2P>& messages, nccl::Comm comm, cuda::Stream stream) {
+bool is_float8(DataType type) { return type == DataType::F8E4M3 || type == DataType::F8E5M2; }
+
+nccl::Result issue(const std::vector<MessageCall>& messages, nccl::Comm comm, cuda::Stream stream) {
   const nccl::Api& api = need_nccl();
   Together together(api);
-  for (const P2P& each : messages) {
-    if (each.count == 0) continue;
-    const nccl::Moved moved = nccl::moved_as(each.type);
-    const std::size_t units = each.count * moved.units;
-    together.add(each.is_send ? api.send(each.data, units, moved.type, each.peer, comm, stream)
-                              : api.recv(each.data, units, moved.type, each.peer, comm, stream));
+  for (const MessageCall& each : messages) {
+    const ConstElements data = data_of(each);
+    if (data.count == 0) continue;
+    const Moved moved = moved_as(data.type);
+    const std::size_t units = data.count * moved.units;
+    const int peer = each.peer.value();
+    together.add(each.is_send
+                     ? api.send(data.data, units, moved.type, peer, comm, stream)
+                     : api.recv(each.incoming.data, units, moved.type, peer, comm, stream));
   }
   return together.end();
 }
@@ -227,15 +242,13 @@ nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Cal
     case Operation::Reduce:
       return issue.with_op([](const Issue& each) { return each.reduce(); });
     case Operation::Gather:
-      return issue.gather();
+    case Operation::Scatter:
+    case Operation::AllToAll:
+      return issue.exchange();
     case Operation::AllGather:
       return issue.all_gather();
-    case Operation::Scatter:
-      return issue.scatter();
     case Operation::ReduceScatter:
       return issue.with_op([](const Issue& each) { return each.reduce_scatter(); });
-    case Operation::AllToAll:
-      return issue.all_to_all();
   }
   return nccl::kInvalidUsage;
 }

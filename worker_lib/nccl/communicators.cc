@@ -62,7 +62,7 @@ std::shared_ptr<Communicator> Communicators::connect(const std::string& name, in
   std::shared_ptr<Communicator> line = Communicator::connect(at, stop_, id, seat, awaited);
   static std::once_flag is_loaded;  // with all that NCCL loads when it connects
   std::call_once(is_loaded, [] {
-    std::atexit(Communicator::close_all_at_exit);
+    std::atexit(CommOwner::close_all_at_exit);
     renew_at_exit();  // ends the default group before that
   });
   return adopt(std::move(line));

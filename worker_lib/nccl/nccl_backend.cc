@@ -2,28 +2,64 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "worker_lib/base/deadline.h"
+#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
 #include "worker_lib/nccl/communicators.h"
 #include "worker_lib/nccl/library.h"
 #include "worker_lib/nccl/messages.h"
 #include "worker_lib/nccl/start_queue.h"
-#include "worker_lib/nccl/types.h"
 
 namespace drun::worker {
 namespace {
 
-using Kind = WorkerError::Kind;
-
 constexpr char kBatch[] = "a batch of messages";
+constexpr char kRemedy[] = "; copy it to memory of the host, where shm and gloo can";
+
+// --- Why NCCL does not support a call or message; empty if it does
+
+std::string refusal_of_reduction(const Call& call) {
+  if (call.op == ReduceOp::Band || call.op == ReduceOp::Bor || call.op == ReduceOp::Bxor)
+    return "NCCL has no " + std::string(to_string(call.op)) + kRemedy;
+  if (call.type == DataType::I16) return std::string("NCCL reduces no i16") + kRemedy;
+  return {};
+}
+
+// A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
+std::string refusal_of_stream(void* stream) {
+  if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return {};
+  return "the stream is being captured into a CUDA graph, which worker_lib does not support; "
+         "call the operation before or after the capture, or on another stream";
+}
+
+std::string refusal_of_float8(int gpu) {
+  const cuda::Api& cuda = need_cuda();
+  cuda::Device device = 0;
+  int capability = 0;
+  int version = 0;
+  if (cuda.device_get(&device, gpu) != cuda::kSuccess ||
+      cuda.device_get_attribute(&capability, cuda::kCapabilityMajor, device) != cuda::kSuccess)
+    return "the driver does not tell the GPU's compute capability";
+  need_nccl().get_version(&version);
+  if (version < nccl::kFirstFloat8Version)
+    return "NCCL reduces no numbers of 8 bits before 2.24" + std::string(kRemedy);
+  if (capability >= nccl::kFirstFloat8Capability) return {};
+  return "NCCL reduces no numbers of 8 bits on a GPU of compute capability " +
+         std::to_string(capability) + ".x; 9.0 or later can" + kRemedy;
+}
+
+bool is_reduction(Operation operation) {
+  return operation == Operation::AllReduce || operation == Operation::Reduce ||
+         operation == Operation::ReduceScatter;
+}
+
+// --- The backend
 
 const void* memory_of(const Call& call) { return call.input != nullptr ? call.input : call.output; }
 
@@ -59,10 +95,13 @@ class NcclBackend final : public Backend {
   std::string name() const override { return "nccl"; }
 
   std::string refusal(const Call& call) const override {
-    std::string reason = nccl::refusal(call);
+    const bool reduces = is_reduction(call.operation);
+    std::string reason = reduces ? refusal_of_reduction(call) : "";
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
-    if (reason.empty() && nccl::is_float8(call.type) && nccl::is_reduction(call.operation)) {
-      reason = refusal_of_float8(call);
+    if (reason.empty() && reduces && is_float8(call.type)) {
+      const std::shared_ptr<const Gpu>& gpu = lines_.known_gpu();
+      reason = refusal_of_float8(gpu ? gpu->number()
+                                     : gpu_number(call.gpu, memory_of(call)).value_or(0));
     }
     if (reason.empty()) reason = refusal_of_stream(call.stream);
     if (reason.empty()) is_wanted_ = true;
@@ -70,8 +109,9 @@ class NcclBackend final : public Backend {
   }
   std::string message_refusal(const ConstElements& data, bool is_from_anyone,
                               int tag) const override {
-    std::string reason = nccl::refusal(is_from_anyone, tag);
-    if (reason.empty()) reason = refusal_of_memory(data.data, data.gpu);
+    if (is_from_anyone) return std::string("NCCL does not receive from anyone") + kRemedy;
+    if (tag != 0) return "NCCL has no tags, and this is " + std::to_string(tag) + kRemedy;
+    std::string reason = refusal_of_memory(data.data, data.gpu);
     if (reason.empty()) reason = refusal_of_stream(data.stream);
     return reason;
   }
@@ -108,8 +148,10 @@ class NcclBackend final : public Backend {
     std::vector<std::unique_ptr<Transfer>> transfers;
     if (batch.empty()) return transfers;
     transfers.reserve(batch.size());
+    std::vector<MessageCall> located_batch;
+    for (const MessageCall& message : batch) located_batch.push_back(located(message));
     if (is_wanted_) {
-      const std::shared_ptr<StartQueue::Operation> operation = start_together(batch);
+      const std::shared_ptr<StartQueue::Operation> operation = start_together(located_batch);
       for (const MessageCall& message : batch) {
         transfers.push_back(
             std::make_unique<StartedTransfer>(order_, operation, message.peer.value()));
@@ -117,9 +159,8 @@ class NcclBackend final : public Backend {
       return transfers;
     }
     std::map<int, std::vector<MessageCall>> by_peer;
-    for (const MessageCall& message : batch) {
-      by_peer[message.peer.value()].push_back(located(message));
-    }
+    for (const MessageCall& message : located_batch)
+      by_peer[message.peer.value()].push_back(message);
     std::map<int, std::shared_ptr<StartQueue::Operation>> operations;
     for (const auto& [peer, messages] : by_peer) operations[peer] = messages_.start(messages);
     for (const MessageCall& message : batch) {
@@ -191,25 +232,13 @@ class NcclBackend final : public Backend {
   };
 
   std::shared_ptr<StartQueue::Operation> start_together(const std::vector<MessageCall>& batch) {
-    std::vector<P2P> p2p;
-    const auto after = std::make_shared<std::vector<Event>>();
-    for (const MessageCall& message : batch) {
-      p2p.push_back(p2p_of(message, message.peer.value()));
-      after->push_back(messages_.point_of(located(message)));
-    }
-    auto operation = std::make_shared<StartQueue::Operation>(
-        [this, p2p = std::move(p2p), after,
-         all = messages_.compared(batch, "batch")](Deadline deadline) {
-          if (!all_) connect({.deadline = deadline});
-          messages_.compare(all, deadline);
-          Event end = all_->start(
-              *after, {.what = kBatch, .deadline = deadline},
-              [&](nccl::Comm comm, cuda::Stream stream) { return issue(p2p, comm, stream); });
-          return StartQueue::Issued{.line = all_, .end = std::move(end)};
-        },
-        Awaited{.what = kBatch});
+    const auto connected = [this](const Awaited& awaited) {
+      if (!all_) connect({.deadline = awaited.deadline});
+      return all_;
+    };
+    auto operation = messages_.together(batch, "batch", {.what = kBatch}, std::nullopt, connected);
     order_.add(operation);
-    if (!lines_.context().is_debug) order_.issue(deadline_in(std::chrono::hours(24 * 365)));
+    if (!lines_.context().is_debug) order_.issue();
     return operation;
   }
 
@@ -259,29 +288,6 @@ class NcclBackend final : public Backend {
            " here, and the data is on GPU " + std::to_string(*gpu);
   }
 
-  std::string refusal_of_float8(const Call& call) const {
-    const cuda::Api& cuda = need_cuda();
-    const std::shared_ptr<const Gpu>& known = lines_.known_gpu();
-    const std::optional<int> gpu =
-        known ? std::optional<int>(known->number()) : gpu_number(call.gpu, memory_of(call));
-    cuda::Device device = 0;
-    int capability = 0;
-    int version = 0;
-    if (cuda.device_get(&device, gpu.value_or(0)) != cuda::kSuccess ||
-        cuda.device_get_attribute(&capability, cuda::kCapabilityMajor, device) != cuda::kSuccess) {
-      return "the driver does not tell the GPU's compute capability";
-    }
-    need_nccl().get_version(&version);
-    return nccl::float8_refusal(version, capability);
-  }
-
-  // A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
-  static std::string refusal_of_stream(void* stream) {
-    if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return {};
-    return "the stream is being captured into a CUDA graph, which worker_lib does not support; "
-           "call the operation before or after the capture, or on another stream";
-  }
-
   static std::optional<int> gpu_number(std::optional<int> named, const void* memory) {
     return named ? named : gpu_of(loaded_cuda(), memory);
   }
@@ -318,10 +324,7 @@ class NcclBackend final : public Backend {
       return nccl::kSuccess;
     });
     if (std::count(the.told.begin(), the.told.end(), the.mine) == seat_.size) return;
-    throw BackendFailure(Kind::Mismatch, std::nullopt,
-                         "the ranks disagree about collective number " +
-                             std::to_string(awaited.sequence) + ": " +
-                             describe_disagreement(the.told));
+    throw disagreement(awaited.sequence, the.told);
   }
 
   Communicators lines_;

@@ -10,7 +10,7 @@ namespace drun::worker {
 namespace {
 
 using Kind = WorkerError::Kind;
-// Where the operation's own deadline applies, which another thread watches.
+
 Deadline far_away() { return deadline_in(std::chrono::hours(24 * 365)); }
 
 }  // namespace
@@ -19,6 +19,8 @@ void StartQueue::add(std::shared_ptr<Operation> operation) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(operation));
 }
+
+void StartQueue::issue() { issue(far_away()); }
 
 void StartQueue::issue(Deadline deadline, std::shared_ptr<Operation> last) {
   std::unique_lock lock(mutex_);

@@ -66,6 +66,8 @@ class StartQueue {
   void add(std::shared_ptr<Operation> operation);
   // Issues everything that is queued, unless another thread is doing so. `last` is added before.
   void issue(Deadline deadline, std::shared_ptr<Operation> last = nullptr);
+  // The same where the operations' own deadlines apply, which another thread watches.
+  void issue();
 
   // Waits until it has been issued, and issues it if no other thread does. Throws its failure.
   void await_start(Operation& operation, Deadline deadline);
