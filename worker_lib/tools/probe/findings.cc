@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace drun::probe {
 namespace {
@@ -53,10 +55,353 @@ std::string clock_text(double ahead_s, double bound_s) {
 
 std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
 
-}  // namespace drun::probe
+std::string node_name(const Reports& reports, int node) {
+  const auto index = static_cast<std::size_t>(node);
+  const std::string name = "node " + std::to_string(node);
+  const bool is_known = index < reports.size() && reports[index];
+  if (!is_known || reports[index]->facts.host.empty()) return name;
+  return name + " (" + reports[index]->facts.host + ")";
+}
 
-namespace drun::probe {
+std::string node_names(const Reports& reports, const std::vector<int>& nodes) {
+  if (nodes.size() == 1) return node_name(reports, nodes.front());
+  if (nodes.size() == reports.size()) return "all nodes";
+  std::string text = "nodes";
+  for (std::size_t i = 0; i < nodes.size();) {
+    std::size_t last = i;
+    while (last + 1 < nodes.size() && nodes[last + 1] == nodes[last] + 1) ++last;
+    text += (i == 0 ? " " : ", ") + std::to_string(nodes[i]);
+    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(nodes[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
 namespace {
+
+// --- Nodes that differ from the others in one property
+
+struct Property {
+  std::string name{};  // "nofile", "MTU"
+  bool is_problem = false;
+  // Only a node that has less than most is reported.
+  bool is_less_worse = false;
+  // For a number: the fraction of the others' value that is still acceptable.
+  double tolerance = 1.0;
+  std::string remedy{};
+  std::function<std::string(const NodeFacts&)> text{};  // empty: unknown on that node
+  std::function<double(const NodeFacts&)> number{};     // absent: texts are compared
+};
+
+// The value that most nodes have; of equally many the largest number, or the last text.
+const NodeFacts* usual(const std::vector<const NodeFacts*>& all, const Property& property) {
+  std::map<std::string, int> counts;
+  for (const NodeFacts* facts : all) ++counts[property.text(*facts)];
+  const NodeFacts* best = nullptr;
+  for (const NodeFacts* facts : all) {
+    if (best == nullptr) {
+      best = facts;
+      continue;
+    }
+    const int count = counts[property.text(*facts)];
+    const int best_count = counts[property.text(*best)];
+    const bool is_larger = property.number ? property.number(*facts) > property.number(*best)
+                                           : property.text(*facts) > property.text(*best);
+    if (count > best_count || (count == best_count && is_larger)) best = facts;
+  }
+  return best;
+}
+
+bool is_as_good(const NodeFacts& facts, const NodeFacts& other, const Property& property) {
+  if (property.text(facts) == property.text(other)) return true;
+  if (!property.number) return false;
+  const double own = property.number(facts);
+  const double usual = property.number(other);
+  if (own > usual) return property.is_less_worse || usual >= own * property.tolerance;
+  return property.tolerance < 1.0 && own >= usual * property.tolerance;
+}
+
+// One finding per value that differs from the most frequent one.
+std::vector<Finding> differences(const Reports& reports, const Property& property) {
+  std::vector<const NodeFacts*> all;
+  for (const auto& report : reports) {
+    if (report && !property.text(report->facts).empty()) all.push_back(&report->facts);
+  }
+  if (all.size() < 2) return {};
+  const NodeFacts* const most = usual(all, property);
+  std::map<std::string, std::vector<int>> others;
+  std::vector<int> usual_nodes;
+  for (const NodeFacts* facts : all) {
+    if (is_as_good(*facts, *most, property))
+      usual_nodes.push_back(facts->node);
+    else
+      others[property.text(*facts)].push_back(facts->node);
+  }
+  std::vector<Finding> findings;
+  for (const auto& [value, nodes] : others) {
+    const std::string rest =
+        usual_nodes.size() == 1 ? node_name(reports, usual_nodes.front()) : "the others";
+    findings.push_back({.is_problem = property.is_problem,
+                        .nodes = nodes,
+                        .what = node_names(reports, nodes) +
+                                (nodes.size() == 1 ? " has " : " have ") + property.name + " " +
+                                value + ", " + rest + " " + property.text(*most),
+                        .remedy = property.remedy});
+  }
+  return findings;
+}
+
+// --- Problems between nodes: unreachable nodes, names, slow pairs
+
+constexpr double kSlow = 0.5;
+
+constexpr const char* kOpenPorts =
+    "open all TCP ports between them, or choose another interface: GLOO_SOCKET_IFNAME";
+
+const NodeFacts* facts_of(const Reports& reports, int node) {
+  const auto index = static_cast<std::size_t>(node);
+  return node >= 0 && index < reports.size() && reports[index] ? &reports[index]->facts : nullptr;
+}
+
+struct Tries {
+  int all = 0;
+  int failed = 0;
+  std::string reason;
+};
+
+void note(Tries& tries, const Visit& visit) {
+  ++tries.all;
+  if (visit.has_arrived) return;
+  ++tries.failed;
+  tries.reason = visit.reason;
+}
+
+bool is_cut_off(const std::map<int, Tries>& tries, int node) {
+  const auto found = tries.find(node);
+  return found != tries.end() && found->second.failed == found->second.all &&
+         found->second.failed > 0;
+}
+
+std::string place_of(const Reports& reports, int node) {
+  const NodeFacts* const facts = facts_of(reports, node);
+  if (facts == nullptr) return node_name(reports, node);
+  return node_name(reports, node) + " at " + facts->address +
+         (facts->network.empty() ? "" : ", " + facts->network);
+}
+
+// True also where it has not tried, or not told.
+bool reaches(const Reports& reports, int from, int to) {
+  const auto index = static_cast<std::size_t>(from);
+  if (index >= reports.size() || !reports[index]) return true;
+  const auto& visits = reports[index]->visits;
+  return std::none_of(visits.begin(), visits.end(),
+                      [to](const Visit& visit) { return visit.to == to && !visit.has_arrived; });
+}
+
+// A node is reported once if all attempts to reach it failed, or all attempts from it.
+void add_unreached(std::vector<Finding>& findings, const Reports& reports) {
+  std::map<int, Tries> to;
+  std::map<int, Tries> from;
+  for (const auto& report : reports) {
+    if (!report) continue;
+    for (const Visit& visit : report->visits) {
+      note(to[visit.to], visit);
+      note(from[report->facts.node], visit);
+    }
+  }
+  for (const auto& [node, tries] : to) {
+    if (tries.all < 2 || !is_cut_off(to, node)) continue;
+    findings.push_back({.is_problem = true,
+                        .nodes = {node},
+                        .what = "no node reaches " + place_of(reports, node) + ": " + tries.reason,
+                        .remedy = kOpenPorts});
+  }
+  for (const auto& [node, tries] : from) {
+    if (tries.all < 2 || !is_cut_off(from, node)) continue;
+    findings.push_back(
+        {.is_problem = true,
+         .nodes = {node},
+         .what = node_name(reports, node) + " reaches none of the others: " + tries.reason,
+         .remedy = kOpenPorts});
+  }
+  for (const auto& report : reports) {
+    if (!report) continue;
+    const int node = report->facts.node;
+    for (const Visit& visit : report->visits) {
+      const bool is_told = (to[visit.to].all > 1 && is_cut_off(to, visit.to)) ||
+                           (from[node].all > 1 && is_cut_off(from, node));
+      if (visit.has_arrived || is_told) continue;
+      const bool is_both_ways = !reaches(reports, visit.to, node);
+      if (is_both_ways && node > visit.to) continue;  // in one line
+      findings.push_back(
+          {.is_problem = true,
+           .nodes = {node, visit.to},
+           .what = is_both_ways ? place_of(reports, node) + " and " + place_of(reports, visit.to) +
+                                      " do not reach each other: " + visit.reason
+                                : node_name(reports, node) + " does not reach " +
+                                      place_of(reports, visit.to) + ": " + visit.reason,
+           .remedy = kOpenPorts});
+    }
+  }
+}
+
+std::string mtu_text(const NodeFacts* facts) {
+  return facts == nullptr || facts->mtu == 0 ? "?" : std::to_string(facts->mtu);
+}
+
+void add_large(std::vector<Finding>& findings, const Reports& reports) {
+  for (const auto& report : reports) {
+    if (!report) continue;
+    for (const Visit& visit : report->visits) {
+      if (!visit.has_arrived || visit.large_ones_too) continue;
+      const int node = report->facts.node;
+      findings.push_back(
+          {.is_problem = true,
+           .nodes = {node, visit.to},
+           .what = "between " + node_name(reports, node) + " and " + node_name(reports, visit.to) +
+                   " small messages arrive, large ones do not (MTU " + mtu_text(&report->facts) +
+                   " and " + mtu_text(facts_of(reports, visit.to)) + ")",
+           .remedy = "set an MTU that the whole way carries: ip link set DEVICE mtu N"});
+    }
+  }
+}
+
+bool is_loopback(const std::string& address) {
+  return address == "::1" || address.starts_with("127.");
+}
+
+std::string first_label(const std::string& name) { return name.substr(0, name.find('.')); }
+
+// The problem with it; empty: none.
+std::string name_trouble(const NameLookup& lookup, const NodeFacts& of) {
+  if (is_loopback(of.address)) return "";
+  const auto& found = lookup.addresses;
+  if (found.empty()) return "its name " + of.host + " is not known";
+  if (std::find(found.begin(), found.end(), of.address) == found.end())
+    return "its name " + of.host + " leads to " + found.front() + ", but it is at " + of.address;
+  if (lookup.name_back.empty()) return "its address " + of.address + " leads to no name";
+  if (first_label(lookup.name_back) != first_label(of.host))
+    return "its address " + of.address + " leads to the name " + lookup.name_back;
+  return "";
+}
+
+void add_names(std::vector<Finding>& findings, const Reports& reports) {
+  std::map<std::pair<int, std::string>, std::vector<int>> troubles;
+  std::vector<int> late;
+  for (const auto& report : reports) {
+    if (!report) continue;
+    bool is_late = false;
+    for (const NameLookup& lookup : report->names) {
+      const NodeFacts* const of = facts_of(reports, lookup.of);
+      is_late = is_late || !lookup.is_done;
+      if (of == nullptr || !lookup.is_done) continue;
+      const std::string trouble = name_trouble(lookup, *of);
+      if (!trouble.empty()) troubles[{lookup.of, trouble}].push_back(report->facts.node);
+    }
+    if (is_late) late.push_back(report->facts.node);
+  }
+  for (const auto& [about, by] : troubles)
+    findings.push_back({.nodes = {about.first},
+                        .what = node_name(reports, about.first) + ": " + about.second + " (on " +
+                                node_names(reports, by) + ")",
+                        .remedy = "DNS or /etc/hosts there; programs that use names will fail"});
+  if (late.empty()) return;
+  findings.push_back(
+      {.nodes = late,
+       .what = "on " + node_names(reports, late) + " the name service does not answer within 5 s",
+       .remedy = "look at /etc/resolv.conf there"});
+}
+
+// Nodes on one machine share its cores: how fast they are together says nothing of a network.
+bool is_on_network(const Reports& reports, int node) {
+  const NodeFacts* const facts = facts_of(reports, node);
+  return facts != nullptr && !is_loopback(facts->address);
+}
+
+std::map<int, double> best_rates(const Reports& reports) {
+  std::map<int, double> best;
+  for (const auto& report : reports) {
+    if (!report) continue;
+    for (const PairRate& pair : report->pairs) {
+      if (!pair.problem.empty() || !is_on_network(reports, pair.with)) continue;
+      for (const int node : {report->facts.node, pair.with})
+        best[node] = std::max(best[node], pair.gbytes_per_s);
+    }
+  }
+  return best;
+}
+
+void add_failed_pairs(std::vector<Finding>& findings, const Reports& reports) {
+  std::set<std::pair<int, int>> told;
+  for (const auto& report : reports) {
+    if (!report) continue;
+    for (const PairRate& pair : report->pairs) {
+      const auto [low, high] = std::minmax(report->facts.node, pair.with);
+      if (pair.problem.empty() || !told.emplace(low, high).second) continue;
+      findings.push_back({.is_problem = true,
+                          .nodes = {low, high},
+                          .what = node_name(reports, low) + " and " + node_name(reports, high) +
+                                  " cannot work together: " + pair.problem,
+                          .remedy = "look at the way between them"});
+    }
+  }
+}
+
+// The rate of the median node's best pair; 0 without pairs.
+double usual_rate(const Reports& reports) {
+  std::vector<double> rates;
+  for (const auto& [node, rate] : best_rates(reports)) rates.push_back(rate);
+  if (rates.empty()) return 0;
+  std::sort(rates.begin(), rates.end());
+  return rates[rates.size() / 2];
+}
+
+// A node is slow if its best pair is slower than half of the median node's best pair. Otherwise, a
+// pair is slow if it is slower than half of that.
+void add_slow(std::vector<Finding>& findings, const Reports& reports) {
+  const double usual = usual_rate(reports);
+  const std::map<int, double> best = best_rates(reports);
+  if (best.size() < 3) return;  // nothing to compare with
+  const auto is_slow = [&](int node) {
+    const auto found = best.find(node);
+    return found != best.end() && found->second < kSlow * usual;
+  };
+  for (const auto& [node, rate] : best) {
+    if (!is_slow(node)) continue;
+    findings.push_back({.is_problem = true,
+                        .nodes = {node},
+                        .what = node_name(reports, node) + " is slow: " + rate_text(rate) +
+                                " with its best neighbor, " + rate_text(usual) + " between others",
+                        .remedy = "look at its network card, cable, and what else runs there"});
+  }
+  std::set<std::pair<int, int>> told;
+  for (const auto& report : reports) {
+    if (!report) continue;
+    for (const PairRate& pair : report->pairs) {
+      const auto [low, high] = std::minmax(report->facts.node, pair.with);
+      if (!pair.problem.empty() || pair.gbytes_per_s >= kSlow * usual || is_slow(low) ||
+          is_slow(high) || !told.emplace(low, high).second)
+        continue;
+      findings.push_back({.is_problem = true,
+                          .nodes = {low, high},
+                          .what = "the way between " + node_name(reports, low) + " and " +
+                                  node_name(reports, high) +
+                                  " is slow: " + rate_text(pair.gbytes_per_s) + ", " +
+                                  rate_text(usual) + " between others",
+                          .remedy = "look at cables and switches between them"});
+    }
+  }
+}
+
+void add_link_findings(std::vector<Finding>& findings, const Reports& reports) {
+  add_unreached(findings, reports);
+  add_large(findings, reports);
+  add_failed_pairs(findings, reports);
+  add_slow(findings, reports);
+  add_names(findings, reports);
+}
+
+// --- Problems of single nodes
 
 constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
 constexpr std::uint64_t kFewDescriptors = 1024;
@@ -274,343 +619,6 @@ std::vector<Finding> findings_about(int node, const std::vector<Finding>& findin
     own.push_back(finding);
   }
   return own;
-}
-
-std::string node_name(const Reports& reports, int node) {
-  const auto index = static_cast<std::size_t>(node);
-  const std::string name = "node " + std::to_string(node);
-  const bool is_known = index < reports.size() && reports[index];
-  if (!is_known || reports[index]->facts.host.empty()) return name;
-  return name + " (" + reports[index]->facts.host + ")";
-}
-
-std::string node_names(const Reports& reports, const std::vector<int>& nodes) {
-  if (nodes.size() == 1) return node_name(reports, nodes.front());
-  if (nodes.size() == reports.size()) return "all nodes";
-  std::string text = "nodes";
-  for (std::size_t i = 0; i < nodes.size();) {
-    std::size_t last = i;
-    while (last + 1 < nodes.size() && nodes[last + 1] == nodes[last] + 1) ++last;
-    text += (i == 0 ? " " : ", ") + std::to_string(nodes[i]);
-    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(nodes[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-}  // namespace drun::probe
-
-namespace drun::probe {
-namespace {
-
-// The value that most nodes have; of equally many the largest number, or the last text.
-const NodeFacts* usual(const std::vector<const NodeFacts*>& all, const Property& property) {
-  std::map<std::string, int> counts;
-  for (const NodeFacts* facts : all) ++counts[property.text(*facts)];
-  const NodeFacts* best = nullptr;
-  for (const NodeFacts* facts : all) {
-    if (best == nullptr) {
-      best = facts;
-      continue;
-    }
-    const int count = counts[property.text(*facts)];
-    const int best_count = counts[property.text(*best)];
-    const bool is_larger = property.number ? property.number(*facts) > property.number(*best)
-                                           : property.text(*facts) > property.text(*best);
-    if (count > best_count || (count == best_count && is_larger)) best = facts;
-  }
-  return best;
-}
-
-bool is_as_good(const NodeFacts& facts, const NodeFacts& other, const Property& property) {
-  if (property.text(facts) == property.text(other)) return true;
-  if (!property.number) return false;
-  const double own = property.number(facts);
-  const double usual = property.number(other);
-  if (own > usual) return property.is_less_worse || usual >= own * property.tolerance;
-  return property.tolerance < 1.0 && own >= usual * property.tolerance;
-}
-
-}  // namespace
-
-std::vector<Finding> differences(const Reports& reports, const Property& property) {
-  std::vector<const NodeFacts*> all;
-  for (const auto& report : reports) {
-    if (report && !property.text(report->facts).empty()) all.push_back(&report->facts);
-  }
-  if (all.size() < 2) return {};
-  const NodeFacts* const most = usual(all, property);
-  std::map<std::string, std::vector<int>> others;
-  std::vector<int> usual_nodes;
-  for (const NodeFacts* facts : all) {
-    if (is_as_good(*facts, *most, property))
-      usual_nodes.push_back(facts->node);
-    else
-      others[property.text(*facts)].push_back(facts->node);
-  }
-  std::vector<Finding> findings;
-  for (const auto& [value, nodes] : others) {
-    const std::string rest =
-        usual_nodes.size() == 1 ? node_name(reports, usual_nodes.front()) : "the others";
-    findings.push_back({.is_problem = property.is_problem,
-                        .nodes = nodes,
-                        .what = node_names(reports, nodes) +
-                                (nodes.size() == 1 ? " has " : " have ") + property.name + " " +
-                                value + ", " + rest + " " + property.text(*most),
-                        .remedy = property.remedy});
-  }
-  return findings;
-}
-
-}  // namespace drun::probe
-
-namespace drun::probe {
-namespace {
-
-constexpr double kSlow = 0.5;
-
-constexpr const char* kOpenPorts =
-    "open all TCP ports between them, or choose another interface: GLOO_SOCKET_IFNAME";
-
-const NodeFacts* facts_of(const Reports& reports, int node) {
-  const auto index = static_cast<std::size_t>(node);
-  return node >= 0 && index < reports.size() && reports[index] ? &reports[index]->facts : nullptr;
-}
-
-struct Tries {
-  int all = 0;
-  int failed = 0;
-  std::string reason;
-};
-
-void note(Tries& tries, const Visit& visit) {
-  ++tries.all;
-  if (visit.has_arrived) return;
-  ++tries.failed;
-  tries.reason = visit.reason;
-}
-
-bool is_cut_off(const std::map<int, Tries>& tries, int node) {
-  const auto found = tries.find(node);
-  return found != tries.end() && found->second.failed == found->second.all &&
-         found->second.failed > 0;
-}
-
-std::string place_of(const Reports& reports, int node) {
-  const NodeFacts* const facts = facts_of(reports, node);
-  if (facts == nullptr) return node_name(reports, node);
-  return node_name(reports, node) + " at " + facts->address +
-         (facts->network.empty() ? "" : ", " + facts->network);
-}
-
-// True also where it has not tried, or not told.
-bool reaches(const Reports& reports, int from, int to) {
-  const auto index = static_cast<std::size_t>(from);
-  if (index >= reports.size() || !reports[index]) return true;
-  const auto& visits = reports[index]->visits;
-  return std::none_of(visits.begin(), visits.end(),
-                      [to](const Visit& visit) { return visit.to == to && !visit.has_arrived; });
-}
-
-void add_unreached(std::vector<Finding>& findings, const Reports& reports) {
-  std::map<int, Tries> to;
-  std::map<int, Tries> from;
-  for (const auto& report : reports) {
-    if (!report) continue;
-    for (const Visit& visit : report->visits) {
-      note(to[visit.to], visit);
-      note(from[report->facts.node], visit);
-    }
-  }
-  for (const auto& [node, tries] : to) {
-    if (tries.all < 2 || !is_cut_off(to, node)) continue;
-    findings.push_back({.is_problem = true,
-                        .nodes = {node},
-                        .what = "no node reaches " + place_of(reports, node) + ": " + tries.reason,
-                        .remedy = kOpenPorts});
-  }
-  for (const auto& [node, tries] : from) {
-    if (tries.all < 2 || !is_cut_off(from, node)) continue;
-    findings.push_back(
-        {.is_problem = true,
-         .nodes = {node},
-         .what = node_name(reports, node) + " reaches none of the others: " + tries.reason,
-         .remedy = kOpenPorts});
-  }
-  for (const auto& report : reports) {
-    if (!report) continue;
-    const int node = report->facts.node;
-    for (const Visit& visit : report->visits) {
-      const bool is_told = (to[visit.to].all > 1 && is_cut_off(to, visit.to)) ||
-                           (from[node].all > 1 && is_cut_off(from, node));
-      if (visit.has_arrived || is_told) continue;
-      const bool is_both_ways = !reaches(reports, visit.to, node);
-      if (is_both_ways && node > visit.to) continue;  // in one line
-      findings.push_back(
-          {.is_problem = true,
-           .nodes = {node, visit.to},
-           .what = is_both_ways ? place_of(reports, node) + " and " + place_of(reports, visit.to) +
-                                      " do not reach each other: " + visit.reason
-                                : node_name(reports, node) + " does not reach " +
-                                      place_of(reports, visit.to) + ": " + visit.reason,
-           .remedy = kOpenPorts});
-    }
-  }
-}
-
-std::string mtu_text(const NodeFacts* facts) {
-  return facts == nullptr || facts->mtu == 0 ? "?" : std::to_string(facts->mtu);
-}
-
-void add_large(std::vector<Finding>& findings, const Reports& reports) {
-  for (const auto& report : reports) {
-    if (!report) continue;
-    for (const Visit& visit : report->visits) {
-      if (!visit.has_arrived || visit.large_ones_too) continue;
-      const int node = report->facts.node;
-      findings.push_back(
-          {.is_problem = true,
-           .nodes = {node, visit.to},
-           .what = "between " + node_name(reports, node) + " and " + node_name(reports, visit.to) +
-                   " small messages arrive, large ones do not (MTU " + mtu_text(&report->facts) +
-                   " and " + mtu_text(facts_of(reports, visit.to)) + ")",
-           .remedy = "set an MTU that the whole way carries: ip link set DEVICE mtu N"});
-    }
-  }
-}
-
-bool is_loopback(const std::string& address) {
-  return address == "::1" || address.starts_with("127.");
-}
-
-std::string first_label(const std::string& name) { return name.substr(0, name.find('.')); }
-
-// The problem with it; empty: none.
-std::string name_trouble(const NameLookup& lookup, const NodeFacts& of) {
-  if (is_loopback(of.address)) return "";
-  const auto& found = lookup.addresses;
-  if (found.empty()) return "its name " + of.host + " is not known";
-  if (std::find(found.begin(), found.end(), of.address) == found.end())
-    return "its name " + of.host + " leads to " + found.front() + ", but it is at " + of.address;
-  if (lookup.name_back.empty()) return "its address " + of.address + " leads to no name";
-  if (first_label(lookup.name_back) != first_label(of.host))
-    return "its address " + of.address + " leads to the name " + lookup.name_back;
-  return "";
-}
-
-void add_names(std::vector<Finding>& findings, const Reports& reports) {
-  std::map<std::pair<int, std::string>, std::vector<int>> troubles;
-  std::vector<int> late;
-  for (const auto& report : reports) {
-    if (!report) continue;
-    bool is_late = false;
-    for (const NameLookup& lookup : report->names) {
-      const NodeFacts* const of = facts_of(reports, lookup.of);
-      is_late = is_late || !lookup.is_done;
-      if (of == nullptr || !lookup.is_done) continue;
-      const std::string trouble = name_trouble(lookup, *of);
-      if (!trouble.empty()) troubles[{lookup.of, trouble}].push_back(report->facts.node);
-    }
-    if (is_late) late.push_back(report->facts.node);
-  }
-  for (const auto& [about, by] : troubles)
-    findings.push_back({.nodes = {about.first},
-                        .what = node_name(reports, about.first) + ": " + about.second + " (on " +
-                                node_names(reports, by) + ")",
-                        .remedy = "DNS or /etc/hosts there; programs that use names will fail"});
-  if (late.empty()) return;
-  findings.push_back(
-      {.nodes = late,
-       .what = "on " + node_names(reports, late) + " the name service does not answer within 5 s",
-       .remedy = "look at /etc/resolv.conf there"});
-}
-
-// Nodes on one machine share its cores: how fast they are together says nothing of a network.
-bool is_on_network(const Reports& reports, int node) {
-  const NodeFacts* const facts = facts_of(reports, node);
-  return facts != nullptr && !is_loopback(facts->address);
-}
-
-std::map<int, double> best_rates(const Reports& reports) {
-  std::map<int, double> best;
-  for (const auto& report : reports) {
-    if (!report) continue;
-    for (const PairRate& pair : report->pairs) {
-      if (!pair.problem.empty() || !is_on_network(reports, pair.with)) continue;
-      for (const int node : {report->facts.node, pair.with})
-        best[node] = std::max(best[node], pair.gbytes_per_s);
-    }
-  }
-  return best;
-}
-
-void add_failed_pairs(std::vector<Finding>& findings, const Reports& reports) {
-  std::set<std::pair<int, int>> told;
-  for (const auto& report : reports) {
-    if (!report) continue;
-    for (const PairRate& pair : report->pairs) {
-      const auto [low, high] = std::minmax(report->facts.node, pair.with);
-      if (pair.problem.empty() || !told.emplace(low, high).second) continue;
-      findings.push_back({.is_problem = true,
-                          .nodes = {low, high},
-                          .what = node_name(reports, low) + " and " + node_name(reports, high) +
-                                  " cannot work together: " + pair.problem,
-                          .remedy = "look at the way between them"});
-    }
-  }
-}
-
-void add_slow(std::vector<Finding>& findings, const Reports& reports) {
-  const double usual = usual_rate(reports);
-  const std::map<int, double> best = best_rates(reports);
-  if (best.size() < 3) return;  // nothing to compare with
-  const auto is_slow = [&](int node) {
-    const auto found = best.find(node);
-    return found != best.end() && found->second < kSlow * usual;
-  };
-  for (const auto& [node, rate] : best) {
-    if (!is_slow(node)) continue;
-    findings.push_back({.is_problem = true,
-                        .nodes = {node},
-                        .what = node_name(reports, node) + " is slow: " + rate_text(rate) +
-                                " with its best neighbor, " + rate_text(usual) + " between others",
-                        .remedy = "look at its network card, cable, and what else runs there"});
-  }
-  std::set<std::pair<int, int>> told;
-  for (const auto& report : reports) {
-    if (!report) continue;
-    for (const PairRate& pair : report->pairs) {
-      const auto [low, high] = std::minmax(report->facts.node, pair.with);
-      if (!pair.problem.empty() || pair.gbytes_per_s >= kSlow * usual || is_slow(low) ||
-          is_slow(high) || !told.emplace(low, high).second)
-        continue;
-      findings.push_back({.is_problem = true,
-                          .nodes = {low, high},
-                          .what = "the way between " + node_name(reports, low) + " and " +
-                                  node_name(reports, high) +
-                                  " is slow: " + rate_text(pair.gbytes_per_s) + ", " +
-                                  rate_text(usual) + " between others",
-                          .remedy = "look at cables and switches between them"});
-    }
-  }
-}
-
-}  // namespace
-
-double usual_rate(const Reports& reports) {
-  std::vector<double> rates;
-  for (const auto& [node, rate] : best_rates(reports)) rates.push_back(rate);
-  if (rates.empty()) return 0;
-  std::sort(rates.begin(), rates.end());
-  return rates[rates.size() / 2];
-}
-
-void add_link_findings(std::vector<Finding>& findings, const Reports& reports) {
-  add_unreached(findings, reports);
-  add_large(findings, reports);
-  add_failed_pairs(findings, reports);
-  add_slow(findings, reports);
-  add_names(findings, reports);
 }
 
 }  // namespace drun::probe
