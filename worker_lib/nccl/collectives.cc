@@ -116,31 +116,22 @@ class Issue {
     return api_.reduce_scatter(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
   }
 
-  // gather, scatter and all_to_all: parts between ranks. On a rank that is not the root, gather's
-  // input and scatter's output are one part.
-  nccl::Result exchange() const {
-    const bool gathers = call_.operation == Operation::Gather;
-    const bool scatters = call_.operation == Operation::Scatter;
-    const Parts in(call_.counts_in, call_.count, element_, seat_.size);
-    const Parts out(call_.counts_out, call_.count, element_, seat_.size);
-    const auto input = [&](int to) { return at(call_.input, gathers ? 0 : in.offset(to)); };
-    const auto output = [&](int from) { return at(call_.output, scatters ? 0 : out.offset(from)); };
-    const auto in_count = [&](int to) {
-      return gathers ? call_.count : in.size_bytes(to) / element_;
-    };
-    const auto out_count = [&](int from) {
-      return scatters ? call_.count : out.size_bytes(from) / element_;
-    };
-    const auto sends = [&](int from, int to) {
-      return gathers ? to == call_.root : !scatters || from == call_.root;
-    };
+  nccl::Result move_parts() const {
     const int me = seat_.rank;
-    if (sends(me, me)) copy(output(me), input(me), in_count(me));
+    const PartMoves parts(call_, me, seat_.size);
+    copy(parts.received_from(me).data, parts.sent_to(me).data, parts.sent_to(me).size_bytes);
     Together together(api_);
     for (int peer = 0; peer < seat_.size; ++peer) {
       if (peer == me) continue;
-      if (sends(me, peer)) together.add(send(input(peer), in_count(peer), peer));
-      if (sends(peer, me)) together.add(recv(output(peer), out_count(peer), peer));
+      const auto out = parts.sent_to(peer);
+      const auto in = parts.received_from(peer);
+      // Parts of no size are not sent: both sides know it.
+      if (out.size_bytes > 0)
+        together.add(api_.send(out.data, units(out.size_bytes / element_), moved_.type, peer, comm_,
+                               stream_));
+      if (in.size_bytes > 0)
+        together.add(
+            api_.recv(in.data, units(in.size_bytes / element_), moved_.type, peer, comm_, stream_));
     }
     return together.end();
   }
@@ -153,21 +144,11 @@ class Issue {
   }
   static char* at(void* data, std::size_t offset) { return static_cast<char*>(data) + offset; }
 
-  // Parts of no size are not sent: both sides know it.
-  nccl::Result send(const void* data, std::size_t count, int to) const {
-    if (count == 0) return nccl::kSuccess;
-    return api_.send(data, units(count), moved_.type, to, comm_, stream_);
-  }
-  nccl::Result recv(void* data, std::size_t count, int from) const {
-    if (count == 0) return nccl::kSuccess;
-    return api_.recv(data, units(count), moved_.type, from, comm_, stream_);
-  }
-  void copy(void* to, const void* from, std::size_t count) const {
-    if (count == 0) return;
-    gpu_.must(
-        gpu_.api().copy_on_device(reinterpret_cast<cuda::Address>(to),
-                                  reinterpret_cast<cuda::Address>(from), count * element_, stream_),
-        "cuMemcpyDtoDAsync");
+  void copy(void* to, const void* from, std::size_t bytes) const {
+    if (bytes == 0) return;
+    gpu_.must(gpu_.api().copy_on_device(reinterpret_cast<cuda::Address>(to),
+                                        reinterpret_cast<cuda::Address>(from), bytes, stream_),
+              "cuMemcpyDtoDAsync");
   }
 
   // all_gather_v: every rank broadcasts.
@@ -244,7 +225,7 @@ nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Cal
     case Operation::Gather:
     case Operation::Scatter:
     case Operation::AllToAll:
-      return issue.exchange();
+      return issue.move_parts();
     case Operation::AllGather:
       return issue.all_gather();
     case Operation::ReduceScatter:

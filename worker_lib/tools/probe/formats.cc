@@ -313,10 +313,7 @@ std::string common_text(const Reports& reports) {
       {"GPU driver", [](const auto& facts) { return facts.driver; }},
       {"NCCL", [](const auto& facts) { return facts.nccl; }},
       {"nproc", [](const auto& facts) { return limit_text(facts.nproc); }},
-      {"memlock",
-       [](const auto& facts) {
-         return facts.memlock_bytes ? bytes_text(*facts.memlock_bytes) : "unlimited";
-       }},
+      {"memlock", [](const auto& facts) { return bytes_limit_text(facts.memlock_bytes); }},
   };
   std::string text;
   for (const Item& item : items) {
