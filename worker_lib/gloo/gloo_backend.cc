@@ -152,7 +152,7 @@ class GlooMesh final : public Mesh {
     bool is_send = false;
   };
   // One message on its channel.
-  class OnChannel final : public Message {
+  class OnChannel final : public Transfer {
    public:
     OnChannel(GlooMesh& mesh, Channel& channel) : mesh_(mesh), channel_(&channel) {}
     OnChannel(const OnChannel&) = delete;
@@ -160,7 +160,7 @@ class GlooMesh final : public Mesh {
     ~OnChannel() override {
       if (channel_ != nullptr) mesh_.drop(*channel_);
     }
-    int wait(Deadline deadline) override {
+    int finish(Deadline deadline) override {
       mesh_.wait(*channel_, deadline);
       Channel& channel = *std::exchange(channel_, nullptr);
       const std::lock_guard lock(mesh_.mutex_);

@@ -69,7 +69,7 @@ class MeshExchange final : public Exchange {
     return started([&] { return mesh_.recv(from, slot_for(size_bytes), data, size_bytes); });
   }
   void finish(Handle handle) override {
-    stopping_all([&] { messages_[handle]->wait(deadline_); });
+    stopping_all([&] { messages_[handle]->finish(deadline_); });
     messages_[handle].reset();
     free_.push_back(handle);
   }
@@ -145,8 +145,8 @@ class Sending final : public Transfer {
     if (has_second_) second_ = mesh.send(to, payload_slot(number), data.data, bytes);
   }
   int finish(Deadline deadline) override {
-    const int to = first_->wait(deadline);
-    if (has_second_) second_->wait(deadline);
+    const int to = first_->finish(deadline);
+    if (has_second_) second_->finish(deadline);
     return to;
   }
   std::optional<bool> is_done() override {
@@ -171,7 +171,7 @@ class Receiving final : public Transfer {
   int finish(Deadline deadline) override {
     if (failure_) std::rethrow_exception(failure_);
     if (!from_) take_header(deadline);
-    if (second_) second_->wait(deadline);
+    if (second_) second_->finish(deadline);
     return *from_;
   }
   std::optional<bool> is_done() override {
@@ -189,7 +189,7 @@ class Receiving final : public Transfer {
 
  private:
   void take_header(Deadline deadline) {
-    const int from = first_->wait(deadline);
+    const int from = first_->finish(deadline);
     Header header;
     std::memcpy(&header, letter_.get(), sizeof header);
     const Signature expected = signature_of(data_.type, data_.count);

@@ -70,10 +70,10 @@ Scalar scalar_of(const Call& call) {
 
 class Issue {
  public:
-  Issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call, nccl::Comm comm,
+  Issue(const Gpu& gpu, const Communicator::RankInfo& self, const Call& call, nccl::Comm comm,
         cuda::Stream stream)
       : gpu_(gpu),
-        seat_(seat),
+        self_(self),
         call_(call),
         comm_(comm),
         stream_(stream),
@@ -117,11 +117,11 @@ class Issue {
   }
 
   nccl::Result move_parts() const {
-    const int me = seat_.rank;
-    const PartMoves parts(call_, me, seat_.size);
+    const int me = self_.rank;
+    const PartMoves parts(call_, me, self_.size);
     copy(parts.received_from(me).data, parts.sent_to(me).data, parts.sent_to(me).size_bytes);
     Together together(api_);
-    for (int peer = 0; peer < seat_.size; ++peer) {
+    for (int peer = 0; peer < self_.size; ++peer) {
       if (peer == me) continue;
       const auto out = parts.sent_to(peer);
       const auto in = parts.received_from(peer);
@@ -153,13 +153,13 @@ class Issue {
 
   // all_gather_v: every rank broadcasts.
   nccl::Result broadcast_all() const {
-    const Parts out(call_.counts_out, call_.count, element_, seat_.size);
+    const Parts out(call_.counts_out, call_.count, element_, self_.size);
     Together together(api_);
-    for (int root = 0; root < seat_.size; ++root) {
+    for (int root = 0; root < self_.size; ++root) {
       const std::size_t count = out.size_bytes(root) / element_;
       if (count == 0) continue;
       char* const part = at(call_.output, out.offset(root));
-      together.add(api_.broadcast(root == seat_.rank ? call_.input : part, part, units(count),
+      together.add(api_.broadcast(root == self_.rank ? call_.input : part, part, units(count),
                                   moved_.type, root, comm_, stream_));
     }
     return together.end();
@@ -167,13 +167,13 @@ class Issue {
 
   // reduce_scatter_v: every rank is the root of its part.
   nccl::Result reduce_all() const {
-    const Parts in(call_.counts_in, call_.count, element_, seat_.size);
+    const Parts in(call_.counts_in, call_.count, element_, self_.size);
     Together together(api_);
-    for (int root = 0; root < seat_.size; ++root) {
+    for (int root = 0; root < self_.size; ++root) {
       const std::size_t count = in.size_bytes(root) / element_;
       if (count == 0) continue;
       together.add(api_.reduce(at(call_.input, in.offset(root)),
-                               root == seat_.rank ? call_.output : nullptr, count, type(), op_,
+                               root == self_.rank ? call_.output : nullptr, count, type(), op_,
                                root, comm_, stream_));
     }
     return together.end();
@@ -181,7 +181,7 @@ class Issue {
 
   const nccl::Api& api_ = need_nccl();
   const Gpu& gpu_;
-  const Communicator::RankInfo& seat_;
+  const Communicator::RankInfo& self_;
   const Call& call_;
   nccl::Comm comm_;
   cuda::Stream stream_;
@@ -210,9 +210,9 @@ nccl::Result issue(const std::vector<MessageCall>& messages, nccl::Comm comm, cu
   return together.end();
 }
 
-nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
+nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& self, const Call& call,
                    nccl::Comm comm, cuda::Stream stream) {
-  Issue issue(gpu, seat, call, comm, stream);
+  Issue issue(gpu, self, call, comm, stream);
   switch (call.operation) {
     case Operation::Barrier:
       break;

@@ -24,7 +24,7 @@ bool is_float8(DataType type);
 nccl::Result issue(const std::vector<MessageCall>& messages, nccl::Comm comm, cuda::Stream stream);
 
 // Any operation except Barrier, of a type and op that NCCL supports.
-nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
+nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& self, const Call& call,
                    nccl::Comm comm, cuda::Stream stream);
 
 }  // namespace drun::worker

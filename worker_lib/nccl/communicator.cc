@@ -63,20 +63,21 @@ Communicator::Communicator(std::shared_ptr<const Gpu> gpu, CancelToken& stop)
 
 std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> gpu,
                                                     CancelToken& stop, const nccl::UniqueId& id,
-                                                    RankInfo seat, const Awaited& awaited) {
-  std::unique_ptr<Communicator> line(new Communicator(std::move(gpu), stop));
-  const Current current(*line->gpu());
-  CommOwner::Lock lock = line->owner_.lock();
+                                                    RankInfo self, const Awaited& awaited) {
+  std::unique_ptr<Communicator> communicator(new Communicator(std::move(gpu), stop));
+  const Current current(*communicator->gpu());
+  CommOwner::Lock lock = communicator->owner_.lock();
   nccl::Config config;
   config.blocking = 0;
   nccl::Comm comm = nullptr;
-  const nccl::Result result = line->api_.init_rank(&comm, seat.size, id, seat.rank, &config);
-  line->owner_.take(comm);
+  const nccl::Result result =
+      communicator->api_.init_rank(&comm, self.size, id, self.rank, &config);
+  communicator->owner_.take(comm);
   if (comm == nullptr) throw nccl_failure(result, nullptr, awaited_text(awaited));
-  line->settle(result, awaited);
-  if (!line->can_split()) return line;
+  communicator->settle(result, awaited);
+  if (!communicator->can_split()) return communicator;
   lock.unlock();
-  return line->split(0, seat.rank, awaited);
+  return communicator->split(0, self.rank, awaited);
 }
 
 std::unique_ptr<Communicator> Communicator::split(std::optional<int> color, int key,

@@ -50,7 +50,7 @@ class Communicator {
 
   // Connects to the other ranks that have the same id.
   static std::unique_ptr<Communicator> connect(std::shared_ptr<const Gpu> gpu, CancelToken& stop,
-                                               const nccl::UniqueId& id, RankInfo seat,
+                                               const nccl::UniqueId& id, RankInfo self,
                                                const Awaited& awaited);
 
   const std::shared_ptr<const Gpu>& gpu() const { return owner_.gpu(); }

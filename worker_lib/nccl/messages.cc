@@ -11,11 +11,11 @@ namespace drun::worker {
 
 NcclMessages::Channel& NcclMessages::channel(int peer) {
   const std::lock_guard lock(mutex_);
-  return channels_.try_emplace(peer, lines_.stop()).first->second;
+  return channels_.try_emplace(peer, communicators_.stop()).first->second;
 }
 
 std::string NcclMessages::name(int peer) const {
-  const auto [low, high] = std::minmax(lines_.context().rank, peer);
+  const auto [low, high] = std::minmax(communicators_.context().rank, peer);
   return "pair/" + std::to_string(low) + "-" + std::to_string(high);
 }
 
@@ -26,7 +26,7 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::together(
   auto after = std::make_shared<std::vector<Event>>();
   for (MessageCall& each : issued) {
     const ConstElements data = data_of(each);
-    after->emplace_back(lines_.gpu(data.gpu), static_cast<cuda::Stream>(data.stream));
+    after->emplace_back(communicators_.gpu(data.gpu), static_cast<cuda::Stream>(data.stream));
     if (rank_of_peer) each.peer = rank_of_peer;
   }
   return std::make_shared<StartQueue::Operation>(
@@ -35,13 +35,13 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::together(
         Awaited now = awaited;
         now.deadline = deadline;
         now.since = coarse_now();
-        const std::shared_ptr<Communicator> line = connected(now);
+        const std::shared_ptr<Communicator> communicator = connected(now);
         compare(all, deadline);
-        if (!line) return StartQueue::Issued{};
-        Event end = line->start(*after, now, [&](nccl::Comm comm, cuda::Stream stream) {
+        if (!communicator) return StartQueue::Issued{};
+        Event end = communicator->start(*after, now, [&](nccl::Comm comm, cuda::Stream stream) {
           return issue(issued, comm, stream);
         });
-        return StartQueue::Issued{.line = line, .end = std::move(end)};
+        return StartQueue::Issued{.communicator = communicator, .end = std::move(end)};
       },
       awaited);
 }
@@ -49,36 +49,36 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::together(
 std::shared_ptr<StartQueue::Operation> NcclMessages::start(
     const std::vector<MessageCall>& messages) {
   const int peer = messages.front().peer.value();
-  const int own = lines_.context().rank;
+  const int own = communicators_.context().rank;
   Channel& channel = this->channel(peer);
   const bool is_empty = std::all_of(messages.begin(), messages.end(), [](const MessageCall& each) {
     return data_of(each).count == 0;
   });
   const auto connected = [this, &channel, peer, own, is_empty](const Awaited& awaited) {
     if (is_empty) return std::shared_ptr<Communicator>();
-    if (!channel.line) {
-      channel.line = lines_.connect(name(peer), std::min(own, peer),
-                                    {.rank = own < peer ? 0 : 1, .size = 2}, awaited);
+    if (!channel.communicator) {
+      channel.communicator = communicators_.connect(
+          name(peer), std::min(own, peer), {.rank = own < peer ? 0 : 1, .size = 2}, awaited);
       channel.is_connected = true;
     }
-    return channel.line;
+    return channel.communicator;
   };
   auto operation = together(messages, "pair", {.peer = peer}, own < peer ? 1 : 0, connected);
   channel.queue.add(operation);
   // Connecting and comparing wait for the other rank.
-  if (channel.is_connected && !lines_.context().is_debug) channel.queue.issue();
+  if (channel.is_connected && !communicators_.context().is_debug) channel.queue.issue();
   return operation;
 }
 
 std::vector<NcclMessages::Compared> NcclMessages::compared(const std::vector<MessageCall>& messages,
                                                            const char* kind) {
   std::vector<Compared> all;
-  if (!lines_.context().is_debug) return all;
+  if (!communicators_.context().is_debug) return all;
   all.reserve(messages.size());
   const std::lock_guard lock(mutex_);
   for (const MessageCall& message : messages) {
     const int peer = message.peer.value();
-    const int own = lines_.context().rank;
+    const int own = communicators_.context().rank;
     const std::string direction = "nccl/" + std::string(kind) + "/" +
                                   std::to_string(message.is_send ? own : peer) + "-" +
                                   std::to_string(message.is_send ? peer : own);
@@ -93,7 +93,7 @@ std::vector<NcclMessages::Compared> NcclMessages::compared(const std::vector<Mes
 
 void NcclMessages::compare(const std::vector<Compared>& all, Deadline deadline) const {
   if (all.empty()) return;
-  KeyStore& store = *lines_.context().store;
+  KeyStore& store = *communicators_.context().store;
   for (const Compared& mine : all) {
     if (!mine.is_send) continue;
     const char* const bytes = reinterpret_cast<const char*>(&mine.signature);

@@ -30,7 +30,7 @@ namespace drun::worker {
 
 class NcclMessages {
  public:
-  explicit NcclMessages(Communicators& lines) : lines_(lines) {}
+  explicit NcclMessages(Communicators& communicators) : communicators_(communicators) {}
 
   // Starts one message, or several with one rank that are issued together. The GPU of each message
   // is known. Once the two ranks are connected, the calling thread issues them.
@@ -52,7 +52,7 @@ class NcclMessages {
   struct Channel {
     explicit Channel(CancelToken& stop) : queue(stop) {}
     StartQueue queue;
-    std::shared_ptr<Communicator> line = nullptr;  // belongs to the thread that issues
+    std::shared_ptr<Communicator> communicator = nullptr;  // belongs to the thread that issues
     std::atomic<bool> is_connected = false;
   };
 
@@ -70,7 +70,7 @@ class NcclMessages {
   Channel& channel(int peer);
   std::string name(int peer) const;
 
-  Communicators& lines_;
+  Communicators& communicators_;
   std::mutex mutex_;
   std::map<int, Channel> channels_;               // by peer; never removed
   std::map<std::string, std::uint64_t> numbers_;  // messages of each kind and direction

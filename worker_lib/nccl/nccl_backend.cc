@@ -76,9 +76,9 @@ void* shared_word(const std::shared_ptr<const Gpu>& gpu) {
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(const BackendContext& context)
-      : lines_(context), seat_{context.rank, context.size}, messages_(lines_) {
+      : communicators_(context), self_{context.rank, context.size}, messages_(communicators_) {
     if (context.split_off) {
-      use(lines_.adopt(std::static_pointer_cast<Communicator>(context.split_off)));
+      use(communicators_.adopt(std::static_pointer_cast<Communicator>(context.split_off)));
       is_wanted_ = true;
     } else if (!context.connects_later) {
       check_nccl_is_here();
@@ -89,7 +89,7 @@ class NcclBackend final : public Backend {
 
   // Closed before the memory below is freed, because cuMemFree waits for all running kernels.
   ~NcclBackend() override {
-    if (!lines_.close()) static_cast<void>(comparison_.release());
+    if (!communicators_.close()) static_cast<void>(comparison_.release());
   }
 
   std::string name() const override { return "nccl"; }
@@ -99,7 +99,7 @@ class NcclBackend final : public Backend {
     std::string reason = reduces ? refusal_of_reduction(call) : "";
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
     if (reason.empty() && reduces && is_float8(call.type)) {
-      const std::shared_ptr<const Gpu>& gpu = lines_.known_gpu();
+      const std::shared_ptr<const Gpu>& gpu = communicators_.known_gpu();
       reason = refusal_of_float8(gpu ? gpu->number()
                                      : gpu_number(call.gpu, memory_of(call)).value_or(0));
     }
@@ -122,8 +122,8 @@ class NcclBackend final : public Backend {
 
   bool starts(const Call&) const override { return true; }
   std::unique_ptr<Transfer> start(const Call& call, const Turn& turn) override {
-    if (!lines_.known_gpu()) lines_.gpu(gpu_number(call.gpu, memory_of(call)));
-    const std::shared_ptr<const Gpu>& gpu = lines_.known_gpu();
+    if (!communicators_.known_gpu()) communicators_.gpu(gpu_number(call.gpu, memory_of(call)));
+    const std::shared_ptr<const Gpu>& gpu = communicators_.known_gpu();
     const Current current(*gpu);
     auto operation = std::make_shared<Collective>(
         *this, call, turn, Event(gpu, static_cast<cuda::Stream>(call.stream)));
@@ -171,8 +171,8 @@ class NcclBackend final : public Backend {
     return transfers;
   }
 
-  void abort() noexcept override { lines_.close(); }
-  void tell_lost(int rank) noexcept override { lines_.stop().tell_lost(rank); }
+  void abort() noexcept override { communicators_.close(); }
+  void tell_lost(int rank) noexcept override { communicators_.stop().tell_lost(rank); }
 
   bool splits() const override { return is_wanted_ && need_nccl().split != nullptr; }
   std::shared_ptr<void> split(std::optional<int> color, int key, const Turn& turn) override {
@@ -213,12 +213,12 @@ class NcclBackend final : public Backend {
 
   StartQueue::Issued issue_collective(const Call& call, const Awaited& awaited, Event& after) {
     if (!all_) connect({.deadline = awaited.deadline});
-    if (lines_.context().is_debug) compare(call, awaited);
+    if (communicators_.context().is_debug) compare(call, awaited);
     const Call done = call.operation == Operation::Barrier ? barrier() : call;
     Event end = all_->start({&after, 1}, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
-      return issue(*all_->gpu(), seat_, done, comm, stream);
+      return issue(*all_->gpu(), self_, done, comm, stream);
     });
-    return {.line = all_, .end = std::move(end)};
+    return {.communicator = all_, .end = std::move(end)};
   }
 
   // The signatures that ranks compare before each collective with DRUN_DEBUG=1. It lives as long as
@@ -238,7 +238,7 @@ class NcclBackend final : public Backend {
     };
     auto operation = messages_.together(batch, "batch", {.what = kBatch}, std::nullopt, connected);
     order_.add(operation);
-    if (!lines_.context().is_debug) order_.issue();
+    if (!communicators_.context().is_debug) order_.issue();
     return operation;
   }
 
@@ -254,18 +254,18 @@ class NcclBackend final : public Backend {
     return message;
   }
 
-  void connect(const Awaited& awaited) { use(lines_.connect("all", 0, seat_, awaited)); }
+  void connect(const Awaited& awaited) { use(communicators_.connect("all", 0, self_, awaited)); }
 
-  void use(std::shared_ptr<Communicator> line) {
-    all_ = std::move(line);
+  void use(std::shared_ptr<Communicator> communicator) {
+    all_ = std::move(communicator);
     barrier_word_ = shared_word(all_->gpu());
-    if (lines_.context().is_debug) {
-      comparison_ = std::make_unique<Comparison>(all_->gpu(), static_cast<std::size_t>(seat_.size));
+    if (communicators_.context().is_debug) {
+      comparison_ = std::make_unique<Comparison>(all_->gpu(), static_cast<std::size_t>(self_.size));
     }
   }
 
   std::string refusal_of_memory(const void* memory, std::optional<int> gpu) const {
-    const std::shared_ptr<const Gpu>& known = lines_.known_gpu();
+    const std::shared_ptr<const Gpu>& known = communicators_.known_gpu();
     if (!known) {
       try {
         check_nccl_is_here();
@@ -304,7 +304,7 @@ class NcclBackend final : public Backend {
   void compare(const Call& call, const Awaited& awaited) {
     const std::shared_ptr<const Gpu>& gpu = all_->gpu();
     Comparison& the = *comparison_;
-    the.mine = signature_of(call, seat_.size);
+    the.mine = signature_of(call, self_.size);
     constexpr std::size_t kBytes = sizeof the.mine;
     const cuda::Address all = the.memory.address() + kBytes;
     const auto in_order = [&](const Communicator::Action& action) {
@@ -323,14 +323,14 @@ class NcclBackend final : public Backend {
                 "cuMemcpyDtoHAsync");
       return nccl::kSuccess;
     });
-    if (std::count(the.told.begin(), the.told.end(), the.mine) == seat_.size) return;
+    if (std::count(the.told.begin(), the.told.end(), the.mine) == self_.size) return;
     throw disagreement(awaited.sequence, the.told);
   }
 
-  Communicators lines_;
-  const Communicator::RankInfo seat_;
+  Communicators communicators_;
+  const Communicator::RankInfo self_;
   NcclMessages messages_;
-  StartQueue order_{lines_.stop()};
+  StartQueue order_{communicators_.stop()};
   std::shared_ptr<Communicator> all_;  // belongs to the thread that issues order_
   void* barrier_word_ = nullptr;
   std::unique_ptr<Comparison> comparison_;  // lives as long as all_

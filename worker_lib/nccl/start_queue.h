@@ -27,7 +27,7 @@ namespace drun::worker {
 class StartQueue {
  public:
   struct Issued {
-    std::shared_ptr<Communicator> line = nullptr;
+    std::shared_ptr<Communicator> communicator = nullptr;
     std::optional<Event> end = std::nullopt;  // absent: already done
   };
   // Issues the operation, and returns without waiting for its end. May block until the deadline.

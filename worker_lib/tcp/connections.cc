@@ -268,7 +268,7 @@ void Connections::read(std::uint32_t id) {
     const std::size_t taken = std::min(bytes, direct);
     if (taken > 0) take_payload(in, taken);
     if (!take(in, std::string_view(buffer_.data(), bytes - taken)))
-      return end_in(id, "it said what makes no sense");
+      return end_in(id, "it broke the protocol");
     if (bytes < direct + buffer_.size()) return;
   }
 }

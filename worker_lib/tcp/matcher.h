@@ -1,4 +1,4 @@
-// core. What the tcp transport keeps of receives and of messages that arrive, and their matcher.
+// core. Receives, messages that have arrived, and their matcher.
 #pragma once
 
 #include <cstddef>

@@ -104,7 +104,7 @@ class TcpMesh final : public Mesh {
 
   // `Of`: tcp::Send or tcp::Receive.
   template <typename Of>
-  class InMesh final : public Message {
+  class InMesh final : public Transfer {
    public:
     InMesh(TcpMesh& mesh, Of message) : mesh_(mesh), message_(std::move(message)) {
       const Lock lock(mesh_.mutex_);
@@ -118,7 +118,7 @@ class TcpMesh final : public Mesh {
     InMesh(const InMesh&) = delete;
     InMesh& operator=(const InMesh&) = delete;
 
-    int wait(Deadline deadline) override {
+    int finish(Deadline deadline) override {
       Lock lock(mesh_.mutex_);
       const auto is_over = [this] {
         if (!message_.is_done) mesh_.messages_.check(message_);
