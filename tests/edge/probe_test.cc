@@ -6,9 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 #include "tests/support/raw_socket.h"
-#include "worker_lib/tools/probe/host.h"
 #include "worker_lib/tools/probe/look.h"
-#include "worker_lib/tools/probe/names.h"
 #include "worker_lib/tools/probe/visits.h"
 
 namespace drun::probe {

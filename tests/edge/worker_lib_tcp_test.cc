@@ -1,5 +1,5 @@
 // The tcp transport at its limits: peers that leave, too few descriptors, callers that do not
-// identify themselves. One rank is a TcpMesh; the test plays the other one with plain sockets.
+// identify themselves. One rank is the mesh; the test plays the other one with plain sockets.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using worker::TcpMesh;
+using worker::Mesh;
 using worker::tcp::Frame;
 using Clock = std::chrono::steady_clock;
 
@@ -123,14 +123,14 @@ class PlayedRank {
     store->set("tcp/1", to_string(place_), seconds(1));
   }
 
-  std::unique_ptr<TcpMesh> make_mesh(bool is_lookout = false, bool is_other_node = false) {
+  std::unique_ptr<Mesh> make_mesh(bool is_lookout = false, bool is_other_node = false) {
     BackendContext context;
     context.size = 2;
     context.node_of = {0, is_other_node ? 1 : 0};
     context.store = store;
     context.is_lookout = is_lookout;
     context.deadline = in(seconds(20));
-    auto mesh = std::make_unique<TcpMesh>(context);
+    auto mesh = worker::make_tcp_mesh(context);
     const std::string all = store->get("tcp/all", seconds(1));
     mesh_ = worker::tcp::parse_place(all.substr(0, all.find('\n')));
     return mesh;
@@ -201,15 +201,15 @@ TEST_CASE("a rank that waits for another sleeps after a third one has left") {
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     BackendContext context = context_of(rank, 3);
     context.is_lookout = true;
-    TcpMesh mesh(context);
+    const std::unique_ptr<Mesh> mesh = worker::make_tcp_mesh(context);
     char word[4] = {};
-    if (rank == 2) mesh.send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    if (rank == 2) mesh->send(0, kSlot, word, sizeof word)->finish(in(seconds(20)));
     if (rank == 1) std::this_thread::sleep_for(seconds(1));
-    if (rank == 1) mesh.send(0, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    if (rank == 1) mesh->send(0, kSlot, word, sizeof word)->finish(in(seconds(20)));
     if (rank != 0) return;
-    mesh.recv(2, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    mesh->recv(2, kSlot, word, sizeof word)->finish(in(seconds(20)));
     const auto before = used_cpu();
-    mesh.recv(1, kSlot, word, sizeof word)->wait(in(seconds(20)));
+    mesh->recv(1, kSlot, word, sizeof word)->finish(in(seconds(20)));
     say(std::to_string((used_cpu() - before).count()));
   });
   check_exited(ends);
@@ -232,7 +232,7 @@ TEST_CASE("a rank without a descriptor for a connection reports the limit and bl
   const auto mesh = played.make_mesh();
   const NoMoreDescriptors tight;
   const std::string failure =
-      failure_of([&] { mesh->send(1, kSlot, "word", 4)->wait(in(seconds(5))); });
+      failure_of([&] { mesh->send(1, kSlot, "word", 4)->finish(in(seconds(5))); });
   CHECK_THAT(failure,
              ContainsSubstring("system: cannot make a socket: Too many open files (limit " +
                                tight.limit + "); raise it with ulimit -n"));
@@ -249,14 +249,14 @@ TEST_CASE("a rank without a descriptor for a caller sleeps, reports the limit, a
     played.send_word(caller);
     const NoMoreDescriptors tight;
     const auto before = used_cpu();
-    const std::string failure = failure_of([&] { received->wait(in(seconds(1))); });
+    const std::string failure = failure_of([&] { received->finish(in(seconds(1))); });
     CHECK_THAT(failure,
                ContainsSubstring("system: cannot accept the connection of rank 1: Too many open "
                                  "files (limit " +
                                  tight.limit + ")"));
     CHECK((used_cpu() - before).count() < 0.3);
   }
-  CHECK(mesh->recv(1, kSlot, word.data(), word.size())->wait(in(seconds(10))) == 1);
+  CHECK(mesh->recv(1, kSlot, word.data(), word.size())->finish(in(seconds(10))) == 1);
   CHECK(word == "word");
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("a caller that is slow to identify itself is not lost among 200 others
   const std::vector<UniqueFd> others = dial_silently(played, 200);
   for (int i = 0; i < 10; ++i) received->is_done();
   played.send_word(caller);
-  CHECK(failure_of([&] { received->wait(in(seconds(4))); }) == "no failure");
+  CHECK(failure_of([&] { received->finish(in(seconds(4))); }) == "no failure");
   CHECK(word == "word");
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("a caller gets through after 200 silent ones, whose connections are cl
   const UniqueFd caller = played.dial();
   played.send_word(caller);
   const auto before = used_cpu();
-  CHECK(failure_of([&] { received->wait(in(test::scaled(seconds(20)))); }) == "no failure");
+  CHECK(failure_of([&] { received->finish(in(test::scaled(seconds(20)))); }) == "no failure");
   CHECK((used_cpu() - before).count() < 0.3);
   CHECK(word == "word");
   CHECK(receive_some(silent.front(), 1).empty());  // its end
@@ -309,7 +309,7 @@ TEST_CASE("a large message uses one connection if the others fail") {
   played.close_listener();  // resets those that wait to be accepted
   played.send_frame(to_mesh, {.kind = Frame::Kind::Grant, .number = ask->number});
   std::string failure;
-  std::thread sender([&] { failure = failure_of([&] { sent->wait(in(seconds(10))); }); });
+  std::thread sender([&] { failure = failure_of([&] { sent->finish(in(seconds(10))); }); });
   std::string got(data.size(), '\0');
   for (std::size_t left = data.size(); left > 0;) {
     const std::string head = receive_some(from_mesh, kHeadBytes);
@@ -332,15 +332,15 @@ TEST_CASE("ranks with one worker key exchange messages of any size, and see each
     BackendContext context = context_of(rank, 3);
     context.node_of = {0, 1, 2};  // so that large messages use several connections
     context.is_lookout = is_lookout;
-    TcpMesh mesh(context);
+    const std::unique_ptr<Mesh> mesh = worker::make_tcp_mesh(context);
     std::vector<char> out(5 << 20);
     std::vector<char> in_(5 << 20);
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{1} << 16, out.size()}) {
       out.assign(out.size(), static_cast<char>('0' + rank));
-      const auto sent = mesh.send((rank + 1) % 3, kSlot, out.data(), bytes);
-      const auto received = mesh.recv((rank + 2) % 3, kSlot, in_.data(), bytes);
-      received->wait(in(seconds(20)));
-      sent->wait(in(seconds(20)));
+      const auto sent = mesh->send((rank + 1) % 3, kSlot, out.data(), bytes);
+      const auto received = mesh->recv((rank + 2) % 3, kSlot, in_.data(), bytes);
+      received->finish(in(seconds(20)));
+      sent->finish(in(seconds(20)));
       expect(
           std::count(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(bytes),
                      static_cast<char>('0' + (rank + 2) % 3)) == static_cast<std::ptrdiff_t>(bytes),
@@ -349,7 +349,7 @@ TEST_CASE("ranks with one worker key exchange messages of any size, and see each
     if (rank == 2) return;
     char word = 0;
     const std::string failure =
-        failure_of([&] { mesh.recv(2, kSlot, &word, 1)->wait(in(seconds(20))); });
+        failure_of([&] { mesh->recv(2, kSlot, &word, 1)->finish(in(seconds(20))); });
     expect(failure.starts_with("peer lost peer=2"), "the end of rank 2, not " + failure);
   });
   check_exited(ends);
@@ -369,9 +369,9 @@ TEST_CASE("a rank with another worker key, without one, or with an unreadable on
       BackendContext context = context_of(rank, 2);
       context.deadline = in(seconds(3));
       say(failure_of([&] {
-        TcpMesh mesh(context);
+        const std::unique_ptr<Mesh> mesh = worker::make_tcp_mesh(context);
         char word = 0;
-        mesh.recv(1 - rank, kSlot, &word, 1)->wait(in(seconds(20)));
+        mesh->recv(1 - rank, kSlot, &word, 1)->finish(in(seconds(20)));
       }));
     });
     return ends[0].said + ends[1].said;
@@ -444,13 +444,13 @@ TEST_CASE("a caller without the worker key is rejected, even with the address ke
   }
   CHECK_THAT(failure_of([&] {
                char other = 0;
-               mesh->recv(1, kSlot + 2, &other, 1)->wait(in(milliseconds(1)));
+               mesh->recv(1, kSlot + 2, &other, 1)->finish(in(milliseconds(1)));
              }),
              ContainsSubstring("4 connections were rejected, which did not begin as this group's "
                                "with its worker key"));
   CHECK(word == "    ");
   CHECK(is_admitted(first, recorded));
-  CHECK(received->wait(in(seconds(10))) == 1);
+  CHECK(received->finish(in(seconds(10))) == 1);
   CHECK(word == "word");
   // The same caller again.
   UniqueFd again = begin(hello);
@@ -471,14 +471,14 @@ TEST_CASE(
   const auto before = used_cpu();
   CHECK_THAT(failure_of([&] {
                char word = 0;
-               mesh->recv(1, kSlot, &word, 1)->wait(in(milliseconds(500)));
+               mesh->recv(1, kSlot, &word, 1)->finish(in(milliseconds(500)));
              }),
              ContainsSubstring("rank 1 did not do its part in time"));
   CHECK((used_cpu() - before).count() < 0.3);
   CHECK_FALSE(sent->is_done().value());
   const HelloBytes wrong = encode(Challenge{.nonce = make_key()});
   send_all(from_mesh, wrong.data(), wrong.size());
-  CHECK_THAT(failure_of([&] { sent->wait(in(seconds(10))); }),
+  CHECK_THAT(failure_of([&] { sent->finish(in(seconds(10))); }),
              ContainsSubstring("lost the connection to rank 1: it has another worker key than"));
   pollfd one{from_mesh.get(), POLLIN, 0};
   CHECK(::poll(&one, 1, 0) == 0);  // nothing was sent
@@ -489,9 +489,9 @@ TEST_CASE("messages do not use the store, which may hang") {
   const auto mesh = played.make_mesh();
   const int before = played.store->calls;
   std::string word(4, ' ');
-  mesh->send(1, kSlot, word.data(), word.size())->wait(in(seconds(5)));
+  mesh->send(1, kSlot, word.data(), word.size())->finish(in(seconds(5)));
   const auto received = mesh->recv(1, kSlot, word.data(), word.size());
-  CHECK(failure_of([&] { received->wait(in(milliseconds(1))); }).starts_with("timeout peer=1"));
+  CHECK(failure_of([&] { received->finish(in(milliseconds(1))); }).starts_with("timeout peer=1"));
   CHECK(played.store->calls == before);
 }
 
@@ -525,7 +525,7 @@ class CountedMesh final : public worker::Mesh {
   void tell_lost(int rank) noexcept override { mesh_->tell_lost(rank); }
 
  private:
-  class Counted final : public Message {
+  class Counted final : public Transfer {
    public:
     Counted(Started message, Count& count) : message_(std::move(message)), count_(count) {
       count_.most = std::max(count_.most, ++count_.now);
@@ -533,7 +533,7 @@ class CountedMesh final : public worker::Mesh {
     Counted(const Counted&) = delete;
     Counted& operator=(const Counted&) = delete;
     ~Counted() override { --count_.now; }
-    int wait(Deadline deadline) override { return message_->wait(deadline); }
+    int finish(Deadline deadline) override { return message_->finish(deadline); }
     std::optional<bool> is_done() override { return message_->is_done(); }
 
    private:
@@ -552,8 +552,7 @@ TEST_CASE("a large collective keeps only the messages that are on their way") {
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     CountedMesh::Count count;
     const auto backend = worker::make_mesh_backend(
-        std::make_unique<CountedMesh>(std::make_unique<TcpMesh>(context_of(rank, 2)), count),
-        false);
+        std::make_unique<CountedMesh>(worker::make_tcp_mesh(context_of(rank, 2)), count), false);
     std::vector<float> data(16 << 20, 1.0f);
     backend->run({.operation = Operation::AllReduce,
                   .type = DataType::F32,

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "worker_lib/tools/probe/facts_json.h"
 #include "worker_lib/tools/probe/findings.h"
-#include "worker_lib/tools/probe/table.h"
+#include "worker_lib/tools/probe/formats.h"
 
 namespace {
 

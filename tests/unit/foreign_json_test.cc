@@ -7,8 +7,7 @@
 #include "launcher/report/status_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/probe_reports.h"
-#include "worker_lib/tools/probe/facts_json.h"
-#include "worker_lib/tools/probe/table.h"
+#include "worker_lib/tools/probe/formats.h"
 
 namespace drun {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/probe_reports.h"
-#include "worker_lib/tools/probe/table.h"
+#include "worker_lib/tools/probe/formats.h"
 
 namespace drun::probe {
 namespace {

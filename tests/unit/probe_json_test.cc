@@ -4,7 +4,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/probe_reports.h"
 #include "worker_lib/tools/probe/examine.h"
-#include "worker_lib/tools/probe/facts_json.h"
+#include "worker_lib/tools/probe/formats.h"
 #include "worker_lib/tools/probe/pair_rate.h"
 
 #include <nlohmann/json.hpp>

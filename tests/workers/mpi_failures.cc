@@ -1,5 +1,6 @@
-// A program of two MPI ranks. Checks that calls which the mpi backend rejects change nothing, and
-// that a message pending after a timeout is not written into freed memory. Rank 0 prints "as it
+// A program of two MPI ranks. Checks that calls which the mpi backend rejects change nothing, that
+// numbers of 8 bits are moved as such, and that a message pending after a timeout is not written
+// into freed memory. Rank 0 prints "as it
 // should be".
 #include <chrono>
 #include <cstdio>
@@ -77,6 +78,11 @@ void run() {
   std::vector<int> sum{1};
   group.all_reduce(sum);
   expect(sum[0] == 2, "the group works after refusals");
+
+  const auto own = static_cast<unsigned char>(1 + group.rank());
+  std::vector<unsigned char> bytes(4, own);
+  group.broadcast(Elements(bytes.data(), 2, DataType::F8E4M3), 0);
+  expect(bytes == std::vector<unsigned char>{1, 1, own, own}, "only numbers of 8 bits are moved");
 
   ProcessGroup later = *group.new_group({0, 1});
   std::vector<int> data(1000);

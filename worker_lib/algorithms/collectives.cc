@@ -170,31 +170,25 @@ Parts parts_of(const Exchange& mesh, const Call& call, const std::size_t* counts
   return Parts(counts, call.count, size_bytes(call.type), mesh.size());
 }
 
-void gather(Exchange& mesh, const Call& call) {
-  const std::size_t bytes = call.count * size_bytes(call.type);
-  if (mesh.rank() != call.root) return mesh.wait(mesh.send(call.root, call.input, bytes));
-  const Parts parts = parts_of(mesh, call, call.counts_out);
-  Handles arriving;
+// gather, scatter and all_to_all: all at once; each rank begins with a different one.
+void move_parts(Exchange& mesh, const Call& call) {
+  const int me = mesh.rank();
+  const PartMoves parts(call, me, mesh.size());
+  Handles moving;
   for (int step = 1; step < mesh.size(); ++step) {
-    const int from = mesh.rank_after(call.root, step);
-    arriving.push_back(
-        mesh.recv(from, at(call.output, parts.offset(from)), parts.size_bytes(from)));
+    const int from = mesh.rank_after(me, -step);
+    const auto part = parts.received_from(from);
+    moving.push_back(mesh.recv(from, part.data, part.size_bytes));
   }
-  copy(at(call.output, parts.offset(call.root)), call.input, bytes);
-  wait_all(mesh, arriving);
-}
-
-void scatter(Exchange& mesh, const Call& call) {
-  const std::size_t bytes = call.count * size_bytes(call.type);
-  if (mesh.rank() != call.root) return mesh.wait(mesh.recv(call.root, call.output, bytes));
-  const Parts parts = parts_of(mesh, call, call.counts_in);
-  Handles leaving;
   for (int step = 1; step < mesh.size(); ++step) {
-    const int to = mesh.rank_after(call.root, step);
-    leaving.push_back(mesh.send(to, at(call.input, parts.offset(to)), parts.size_bytes(to)));
+    const int to = mesh.rank_after(me, step);
+    const auto part = parts.sent_to(to);
+    moving.push_back(mesh.send(to, part.data, part.size_bytes));
   }
-  copy(call.output, at(call.input, parts.offset(call.root)), bytes);
-  wait_all(mesh, leaving);
+  const auto in = parts.sent_to(me);
+  const auto out = parts.received_from(me);
+  copy(out.data, in.data, std::min(in.size_bytes, out.size_bytes));
+  wait_all(mesh, moving);
 }
 
 // Bruck, Ho, Kipnis, Upfal, Weathersby (1997): in round k a rank gets from the one 2^k further on
@@ -265,25 +259,6 @@ void reduce_scatter(Exchange& mesh, const Call& call) {
   finish_average(call, parts.size_bytes(mesh.rank()) / size_bytes(call.type), mesh.size());
 }
 
-// All at once; each rank begins with a different one.
-void all_to_all(Exchange& mesh, const Call& call) {
-  const Parts in = parts_of(mesh, call, call.counts_in);
-  const Parts out = parts_of(mesh, call, call.counts_out);
-  const int me = mesh.rank();
-  Handles moving;
-  for (int step = 1; step < mesh.size(); ++step) {
-    const int from = mesh.rank_after(me, -step);
-    moving.push_back(mesh.recv(from, at(call.output, out.offset(from)), out.size_bytes(from)));
-  }
-  for (int step = 1; step < mesh.size(); ++step) {
-    const int to = mesh.rank_after(me, step);
-    moving.push_back(mesh.send(to, at(call.input, in.offset(to)), in.size_bytes(to)));
-  }
-  copy(at(call.output, out.offset(me)), at(call.input, in.offset(me)),
-       std::min(in.size_bytes(me), out.size_bytes(me)));
-  wait_all(mesh, moving);
-}
-
 }  // namespace
 
 void run_collective(Exchange& mesh, const Call& call) {
@@ -299,15 +274,13 @@ void run_collective(Exchange& mesh, const Call& call) {
     case Operation::Reduce:
       return reduce(mesh, call);
     case Operation::Gather:
-      return gather(mesh, call);
+    case Operation::Scatter:
+    case Operation::AllToAll:
+      return move_parts(mesh, call);
     case Operation::AllGather:
       return all_gather(mesh, call);
-    case Operation::Scatter:
-      return scatter(mesh, call);
     case Operation::ReduceScatter:
       return reduce_scatter(mesh, call);
-    case Operation::AllToAll:
-      return all_to_all(mesh, call);
   }
 }
 

@@ -42,7 +42,7 @@ std::vector<T> all_of(Exchange& mesh, const std::vector<T>& mine) {
   return all;
 }
 
-BackendFailure disagreement(std::uint32_t sequence, const std::string& what) {
+BackendFailure disagreement_about(std::uint32_t sequence, const std::string& what) {
   return {WorkerError::Kind::Mismatch, std::nullopt,
           "the ranks disagree about collective number " + std::to_string(sequence) + ": " + what};
 }
@@ -74,7 +74,17 @@ std::vector<std::uint64_t> counts_of(const Exchange& mesh, const Call& call) {
 void agree(Exchange& mesh, const Call& call, std::uint32_t sequence) {
   const Signature mine = signature_of(call, mesh.size());
   if (is_agreed_by_all(mesh, mine)) return;
-  throw disagreement(sequence, describe_disagreement(all_of<Signature>(mesh, {mine})));
+  throw disagreement(sequence, all_of<Signature>(mesh, {mine}));
+}
+
+BackendFailure disagreement(std::uint32_t sequence, const std::vector<Signature>& by_rank) {
+  return disagreement_about(sequence, describe_disagreement(by_rank));
+}
+
+BackendFailure message_mismatch(int from, const Signature& sent, const Signature& expected) {
+  return {WorkerError::Kind::Mismatch, from,
+          "rank " + std::to_string(from) + " sends " + describe(sent) + ", this rank receives " +
+              describe(expected)};
 }
 
 void compare_counts(Exchange& mesh, const Call& call, std::uint32_t sequence) {
@@ -89,10 +99,10 @@ void compare_counts(Exchange& mesh, const Call& call, std::uint32_t sequence) {
       const std::uint64_t sent = all[from * 2 * size + to];
       const std::uint64_t expected = all[to * 2 * size + size + from];
       if (sent == expected) continue;
-      throw disagreement(sequence, to_string(call) + " gives " + std::to_string(sent) +
-                                       " elements from rank " + std::to_string(from) + " to rank " +
-                                       std::to_string(to) + ", which expects " +
-                                       std::to_string(expected));
+      throw disagreement_about(sequence, to_string(call) + " gives " + std::to_string(sent) +
+                                             " elements from rank " + std::to_string(from) +
+                                             " to rank " + std::to_string(to) + ", which expects " +
+                                             std::to_string(expected));
     }
   }
 }

@@ -15,6 +15,8 @@
 #include <optional>
 #include <vector>
 
+#include "drun/backend.h"
+
 namespace drun::worker {
 
 // --- A rank's place in the binomial tree over all ranks, rooted at 0: log2(size) levels
@@ -70,6 +72,49 @@ class Parts {
 
  private:
   std::vector<std::size_t> offsets_;
+};
+
+// --- What each rank sends to and receives from each other one in Gather, Scatter and AllToAll
+
+class PartMoves {
+ public:
+  template <typename Memory>
+  struct Part {
+    Memory data = nullptr;
+    std::size_t size_bytes = 0;  // 0: there is none
+  };
+
+  // Of the calling rank. `call` must outlive this.
+  PartMoves(const Call& call, int rank, int size)
+      : call_(call),
+        rank_(rank),
+        in_(call.counts_in, call.count, drun::size_bytes(call.type), size),
+        out_(call.counts_out, call.count, drun::size_bytes(call.type), size) {}
+
+  Part<const char*> sent_to(int peer) const {
+    if (!is_moved(rank_, peer)) return {};
+    const auto* const all = static_cast<const char*>(call_.input);
+    if (call_.operation == Operation::Gather) return {all, own_bytes()};
+    return {all + in_.offset(peer), in_.size_bytes(peer)};
+  }
+  Part<char*> received_from(int peer) const {
+    if (!is_moved(peer, rank_)) return {};
+    auto* const all = static_cast<char*>(call_.output);
+    if (call_.operation == Operation::Scatter) return {all, own_bytes()};
+    return {all + out_.offset(peer), out_.size_bytes(peer)};
+  }
+
+ private:
+  bool is_moved(int from, int to) const {
+    if (call_.operation == Operation::Gather) return to == call_.root;
+    return call_.operation == Operation::AllToAll || from == call_.root;
+  }
+  std::size_t own_bytes() const { return call_.count * drun::size_bytes(call_.type); }
+
+  const Call& call_;
+  const int rank_;
+  const Parts in_;
+  const Parts out_;
 };
 
 // --- Sending and receiving

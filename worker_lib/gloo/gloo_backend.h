@@ -1,5 +1,6 @@
 // edge. The backend between processes and nodes: all collectives, over Gloo's TCP, and messages,
-// over the mesh of the backend tcp. Only in builds with Gloo; others use without_gloo.cc.
+// over the mesh of the backend tcp. Only in builds with Gloo; others use without_gloo.cc. Only
+// gloo_backend.cc includes Gloo.
 //
 // Gloo identifies every call by a hash of its arguments. Calls that differ between ranks are
 // therefore never matched: they time out, or with DRUN_DEBUG=1 fail at once with Mismatch on every

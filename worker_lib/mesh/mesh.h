@@ -3,9 +3,9 @@
 //
 // Slots:   match messages: a send and a receive with the same two ranks and slot, in the order in
 //          which they were started.
-// Memory:  must stay valid until wait() has returned or thrown, or the Message is destroyed. The
+// Memory:  must stay valid until finish() has returned or thrown, or the Transfer is destroyed. The
 //          mesh does not access it afterwards.
-// Thread:  any, concurrently; for one Message, one at a time.
+// Thread:  any, concurrently; for one Transfer, one at a time.
 // Errors:  throws BackendFailure: PeerLost with the unreachable rank; Broken if another operation
 //          of this rank called abort(). After a failure no operation needs to work.
 #pragma once
@@ -26,16 +26,9 @@ class Mesh {
  public:
   using Slot = std::uint64_t;
 
-  // A started message. Destroying it cancels the message. The mesh must outlive it.
-  class Message {
-   public:
-    virtual ~Message() = default;
-    // Blocks until it is sent or received, and returns the other rank. Call at most once.
-    virtual int wait(Deadline deadline) = 0;
-    // As Transfer::is_done.
-    virtual std::optional<bool> is_done() { return std::nullopt; }
-  };
-  using Started = std::unique_ptr<Message>;
+  // A message. Call finish at most once. Destroying it cancels the message. The mesh must outlive
+  // it.
+  using Started = std::unique_ptr<Transfer>;
 
   virtual ~Mesh() = default;
 

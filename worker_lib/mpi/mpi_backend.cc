@@ -1,13 +1,26 @@
-#include "worker_lib/mpi/mpi_backend.h"
-
+// edge. The backend over MPI.
+//
+// Every operation is started without blocking and polled until it is done, so that deadlines, and
+// an abort by another thread, can end the wait. The thread yields the processor between polls.
+#include <mpi.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "drun/backend.h"
 #include "drun/mpi.h"
+#include "worker_lib/algorithms/debug_check.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
 #include "worker_lib/mpi/mpi_types.h"
@@ -17,6 +30,31 @@ namespace worker::mpi {
 namespace {
 
 using Kind = WorkerError::Kind;
+
+class Communicator {
+ public:
+  Communicator() = default;
+  explicit Communicator(MPI_Comm comm) : comm_(comm) {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  ~Communicator() {
+    int is_over = 0;
+    MPI_Finalized(&is_over);
+    if (comm_ != MPI_COMM_NULL && is_over == 0 && is_clean_) MPI_Comm_free(&comm_);
+  }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  MPI_Comm get() const { return comm_; }
+  // Call if requests are still pending: freeing the communicator would wait for the other ranks.
+  void abandon() { is_clean_ = false; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  bool is_clean_ = true;
+};
+
+// --- Collectives
 
 // Counts and displacements of parts in a row.
 struct Shares {
@@ -63,19 +101,15 @@ std::vector<int> world_ranks(const BackendContext& context) {
   int mine = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &mine);
   if (context.size == 1) return {mine};
-  const auto left = [&context] {
-    using std::chrono::milliseconds;
-    return std::max(std::chrono::duration_cast<milliseconds>(context.deadline -
-                                                             std::chrono::steady_clock::now()),
-                    milliseconds(1));
-  };
   KeyStore& store = *context.store;
-  store.set("mpi/" + std::to_string(context.rank), std::to_string(mine), left());
+  store.set("mpi/" + std::to_string(context.rank), std::to_string(mine),
+            left_until(context.deadline));
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   std::vector<int> ranks;
   for (int rank = 0; rank < context.size; ++rank) {
-    ranks.push_back(std::atoi(store.get("mpi/" + std::to_string(rank), left()).c_str()));
+    ranks.push_back(
+        std::atoi(store.get("mpi/" + std::to_string(rank), left_until(context.deadline)).c_str()));
     const bool is_new = std::find(ranks.begin(), ranks.end() - 1, ranks.back()) == ranks.end() - 1;
     if (is_new && ranks.back() >= 0 && ranks.back() < size) continue;
     throw BackendFailure(Kind::Usage, rank,
@@ -86,12 +120,9 @@ std::vector<int> world_ranks(const BackendContext& context) {
   return ranks;
 }
 
-// What only moves is moved as bytes of an unsigned type as wide.
-MPI_Datatype carrier(DataType type) { return mpi_type(type).value_or(MPI_UINT16_T); }
-
 int issue(const Call& call, const Shares& in, const Shares& out, MPI_Request& request,
           MPI_Comm comm) {
-  const MPI_Datatype type = carrier(call.type);
+  const MPI_Datatype type = moved_as(call.type);
   const int count = to_int(call.count);
   const bool is_in_place = call.input == call.output;
   switch (call.operation) {
@@ -142,15 +173,49 @@ int issue(const Call& call, const Shares& in, const Shares& out, MPI_Request& re
   return MPI_ERR_OTHER;
 }
 
-}  // namespace
+class MpiBackend final : public Backend {
+ public:
+  explicit MpiBackend(const BackendContext& context)
+      : size_(context.size),
+        is_debug_(context.is_debug),
+        members_(world_ranks(context)),
+        collectives_(make_communicator(1)),
+        headers_(make_communicator(2)),
+        payloads_(make_communicator(3)) {}
 
-MpiBackend::MpiBackend(const BackendContext& context)
-    : size_(context.size),
-      is_debug_(context.is_debug),
-      members_(world_ranks(context)),
-      collectives_(make_communicator(1)),
-      headers_(make_communicator(2)),
-      payloads_(make_communicator(3)) {}
+  std::string name() const override { return "mpi"; }
+  std::string refusal(const Call& call) const override;
+  std::string message_refusal(const ConstElements& data, bool, int) const override {
+    return refusal_of_count(data.count * size_bytes(data.type));
+  }
+  void run(const Call& call, const Turn& turn) override;
+  std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override;
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
+                                       int tag) override;
+  void abort() noexcept override;
+
+  // Waits until the request is done. Throws after the deadline or an abort.
+  void wait(MPI_Request& request, Deadline deadline, MPI_Status* status = MPI_STATUS_IGNORE,
+            std::optional<int> peer = {});
+  // Whether wait() would return or throw at once.
+  bool would_end(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE,
+                 std::optional<int> peer = {});
+  MPI_Comm headers() const { return headers_.get(); }
+  MPI_Comm payloads() const { return payloads_.get(); }
+
+ private:
+  MPI_Comm make_communicator(int tag) const;
+  void compare(const Call& call, const Turn& turn);
+
+  const int size_;
+  const bool is_debug_;
+  const std::vector<int> members_;  // their ranks in MPI_COMM_WORLD
+  Communicator collectives_;
+  Communicator headers_;
+  Communicator payloads_;
+  std::atomic<bool> is_aborted_ = false;
+  std::atomic<std::uint32_t> messages_ = 0;  // sent
+};
 
 std::string MpiBackend::refusal(const Call& call) const {
   if (call.gpu) return "mpi works on memory of the host, not of a GPU";
@@ -161,10 +226,6 @@ std::string MpiBackend::refusal(const Call& call) const {
   if (!too_many.empty()) return too_many;
   if (mpi_type(call.type) || is_moved_only) return "";
   return "MPI knows no " + std::string(to_string(call.type)) + "; use shm+tcp";
-}
-
-std::string MpiBackend::message_refusal(const ConstElements& data, bool, int) const {
-  return refusal_of_count(data.count * size_bytes(data.type));
 }
 
 void MpiBackend::run(const Call& call, const Turn& turn) {
@@ -230,14 +291,128 @@ void MpiBackend::compare(const Call& call, const Turn& turn) {
                       collectives_.get(), &state->requests[0]),
        "MPI_Iallgather");
   wait(state->requests[0], turn.deadline);
-  if (std::all_of(all.begin(), all.end(), [&](const Signature& each) { return each == mine; })) {
-    return;
-  }
-  throw BackendFailure(Kind::Mismatch, std::nullopt,
-                       "the ranks disagree about collective number " +
-                           std::to_string(turn.sequence) + ": " + describe_disagreement(all));
+  if (std::count(all.begin(), all.end(), mine) == size_) return;
+  throw disagreement(turn.sequence, all);
 }
 
+// --- Messages: a header that describes the payload, then the payload under a separate tag, so that
+// several messages of one rank can be received at the same time
+
+// The header: type and count of the payload, and its tag.
+struct Header {
+  Signature signature{};
+  std::uint32_t number = 0;
+};
+
+// What MPI has of a message while it is under way, beside the caller's data.
+struct State {
+  Header header;
+  std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+};
+
+// The least that every MPI has.
+constexpr std::uint32_t kPayloadTags = 32768;
+
+class MpiSend final : public Transfer {
+ public:
+  MpiSend(MpiBackend& backend, const ConstElements& data, int to, int tag, std::uint32_t number)
+      : backend_(backend), to_(to) {
+    state_->header = {signature_of(data.type, data.count), number};
+    const std::size_t bytes = data.count * size_bytes(data.type);
+    must(MPI_Isend(&state_->header, sizeof(Header), MPI_BYTE, to, tag, backend.headers(),
+                   &state_->requests[0]),
+         "MPI_Isend", to);
+    if (bytes == 0) return;
+    must(MPI_Isend(data.data, to_int(bytes), MPI_BYTE, to, static_cast<int>(number % kPayloadTags),
+                   backend.payloads(), &state_->requests[1]),
+         "MPI_Isend", to);
+  }
+  int finish(Deadline deadline) override {
+    for (MPI_Request& request : state_->requests) {
+      backend_.wait(request, deadline, MPI_STATUS_IGNORE, to_);
+    }
+    return to_;
+  }
+  // A failed test fails again in finish().
+  std::optional<bool> is_done() override {
+    try {
+      return backend_.would_end(state_->requests[0]) && backend_.would_end(state_->requests[1]);
+    } catch (const BackendFailure&) {
+      return true;
+    }
+  }
+
+ private:
+  MpiBackend& backend_;
+  int to_;
+  const Held<State> state_;
+};
+
+class MpiReceive final : public Transfer {
+ public:
+  MpiReceive(MpiBackend& backend, const Elements& data, std::optional<int> from, int tag)
+      : backend_(backend), data_(data), from_(from) {
+    must(MPI_Irecv(&state_->header, sizeof(Header), MPI_BYTE, from.value_or(MPI_ANY_SOURCE), tag,
+                   backend.headers(), &state_->requests[0]),
+         "MPI_Irecv", from);
+  }
+  int finish(Deadline deadline) override {
+    if (failure_) std::rethrow_exception(failure_);
+    if (!sender_) {
+      MPI_Status status;
+      backend_.wait(state_->requests[0], deadline, &status, from_);
+      take_header(status);
+    }
+    backend_.wait(state_->requests[1], deadline, MPI_STATUS_IGNORE, sender_);
+    return *sender_;
+  }
+  std::optional<bool> is_done() override {
+    try {
+      MPI_Status status{};
+      status.MPI_SOURCE = MPI_ANY_SOURCE;
+      if (!sender_ && backend_.would_end(state_->requests[0], &status, from_)) {
+        if (status.MPI_SOURCE < 0) return true;  // aborted
+        take_header(status);
+      }
+      return sender_ && backend_.would_end(state_->requests[1], MPI_STATUS_IGNORE, sender_);
+    } catch (...) {
+      failure_ = std::current_exception();
+      return true;
+    }
+  }
+
+ private:
+  void take_header(const MPI_Status& status) {
+    const int from = status.MPI_SOURCE;
+    const Signature expected = signature_of(data_.type, data_.count);
+    const Header& header = state_->header;
+    if (header.signature != expected) throw message_mismatch(from, header.signature, expected);
+    if (data_.count > 0)
+      must(MPI_Irecv(data_.data, to_int(data_.count * size_bytes(data_.type)), MPI_BYTE, from,
+                     static_cast<int>(header.number % kPayloadTags), backend_.payloads(),
+                     &state_->requests[1]),
+           "MPI_Irecv", from);
+    sender_ = from;
+  }
+
+  MpiBackend& backend_;
+  Elements data_;
+  std::optional<int> from_;
+  std::optional<int> sender_{};   // set: the header has arrived
+  std::exception_ptr failure_{};  // found by is_done()
+  const Held<State> state_;
+};
+
+std::unique_ptr<Transfer> MpiBackend::start_send(const ConstElements& data, int to, int tag) {
+  return std::make_unique<MpiSend>(*this, data, to, tag, messages_++);
+}
+
+std::unique_ptr<Transfer> MpiBackend::start_recv(const Elements& data, std::optional<int> from,
+                                                 int tag) {
+  return std::make_unique<MpiReceive>(*this, data, from, tag);
+}
+
+}  // namespace
 }  // namespace worker::mpi
 
 void register_mpi_backend() {

@@ -43,54 +43,25 @@ void initialize() {
   }
 }
 
+// In the order of DataType.
 std::optional<MPI_Datatype> mpi_type(DataType type) {
-  switch (type) {
-    case DataType::U8:
-      return MPI_UINT8_T;
-    case DataType::I8:
-      return MPI_INT8_T;
-    case DataType::I16:
-      return MPI_INT16_T;
-    case DataType::I32:
-      return MPI_INT32_T;
-    case DataType::U32:
-      return MPI_UINT32_T;
-    case DataType::I64:
-      return MPI_INT64_T;
-    case DataType::U64:
-      return MPI_UINT64_T;
-    case DataType::F32:
-      return MPI_FLOAT;
-    case DataType::F64:
-      return MPI_DOUBLE;
-    case DataType::F16:
-    case DataType::BF16:
-    case DataType::F8E4M3:
-    case DataType::F8E5M2:
-      return std::nullopt;
-  }
-  return std::nullopt;
+  const MPI_Datatype none = MPI_DATATYPE_NULL;
+  const std::array<MPI_Datatype, 13> types = {
+      MPI_UINT8_T, MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_UINT32_T, MPI_INT64_T, MPI_UINT64_T,
+      none,        none,       MPI_FLOAT,   MPI_DOUBLE,  none,         none};
+  const MPI_Datatype found = types[static_cast<std::size_t>(type)];
+  return found == none ? std::nullopt : std::optional<MPI_Datatype>(found);
 }
 
+MPI_Datatype moved_as(DataType type) {
+  return mpi_type(type).value_or(size_bytes(type) == 1 ? MPI_UINT8_T : MPI_UINT16_T);
+}
+
+// In the order of ReduceOp.
 MPI_Op mpi_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::Sum:
-    case ReduceOp::Avg:
-      return MPI_SUM;
-    case ReduceOp::Product:
-      return MPI_PROD;
-    case ReduceOp::Min:
-      return MPI_MIN;
-    case ReduceOp::Max:
-      return MPI_MAX;
-    case ReduceOp::Band:
-      return MPI_BAND;
-    case ReduceOp::Bor:
-      return MPI_BOR;
-    case ReduceOp::Bxor:
-      return MPI_BXOR;
-  }
-  return MPI_SUM;
+  const std::array<MPI_Op, 8> ops = {MPI_SUM,  MPI_PROD, MPI_MIN,  MPI_MAX,
+                                     MPI_BAND, MPI_BOR,  MPI_BXOR, MPI_SUM};
+  return ops[static_cast<std::size_t>(op)];
 }
 
 std::string refusal_of_count(std::size_t count) {

@@ -23,6 +23,8 @@ void must(int code, const char* what, std::optional<int> peer = {});
 
 // Absent if MPI has no such type.
 std::optional<MPI_Datatype> mpi_type(DataType type);
+// A type of the same size, for elements that are only moved.
+MPI_Datatype moved_as(DataType type);
 // For Avg: the sum.
 MPI_Op mpi_op(ReduceOp op);
 // Why MPI, which counts with int, does not support this number of elements; empty if it does.

@@ -1,9 +1,4 @@
-// edge. Cancels waits of a backend's operations: after abort(), or when ranks are gone. Also
-// determines the polling interval.
-//
-// Neither NCCL nor a GPU event can be waited for with a deadline, so both are polled. A waiting
-// thread first polls continuously, since most operations take microseconds, and then sleeps for
-// growing intervals of up to a millisecond. Reports to this class wake it.
+// edge. Cancels waits of a backend's operations: after abort(), or when ranks are gone.
 //
 // Thread:  any.
 #pragma once
@@ -11,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,18 +16,47 @@ namespace drun::worker {
 
 class CancelToken {
  public:
-  void raise();
-  void tell_lost(int rank);
+  void raise() {
+    change([this] { is_raised_ = true; });
+  }
+  void tell_lost(int rank) {
+    change([this, rank] {
+      lost_.emplace(rank, std::chrono::steady_clock::now());
+      has_lost_ = true;
+    });
+  }
   bool is_raised() const { return is_raised_; }
   // A rank that was reported lost at least `ago` before now; with `which`, only that one.
-  std::optional<int> lost_rank(std::optional<int> which, std::chrono::milliseconds ago) const;
+  std::optional<int> lost_rank(std::optional<int> which, std::chrono::milliseconds ago) const {
+    if (!has_lost_) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    const Deadline since = std::chrono::steady_clock::now() - ago;
+    for (const auto& [rank, when] : lost_)
+      if ((!which || *which == rank) && when <= since) return rank;
+    return std::nullopt;
+  }
 
   // Returns after `time`, or when something is reported.
-  void pause(std::chrono::microseconds time);
+  void pause(std::chrono::microseconds time) {
+    std::unique_lock lock(mutex_);
+    if (!is_raised_) told_.wait_for(lock, time);
+  }
   // Waits until `is_true`, whose state must be changed with change(). False if the deadline passes
   // or raise() is called before.
-  bool wait_until(Deadline deadline, const std::function<bool()>& is_true);
-  void change(const std::function<void()>& action);
+  template <typename IsTrue>
+  bool wait_until(Deadline deadline, const IsTrue& is_true) {
+    std::unique_lock lock(mutex_);
+    told_.wait_until(lock, deadline, [&] { return is_raised_ || is_true(); });
+    return !is_raised_ && is_true();
+  }
+  template <typename Action>
+  void change(const Action& action) {
+    {
+      const std::lock_guard lock(mutex_);
+      action();
+    }
+    told_.notify_all();
+  }
 
  private:
   mutable std::mutex mutex_;
@@ -42,15 +65,6 @@ class CancelToken {
   std::atomic<bool> is_raised_ = false;
   std::atomic<bool> has_lost_ = false;
   std::map<int, Deadline> lost_;  // rank -> when it was reported
-};
-
-// One wait: determines the interval between two polls.
-class Backoff {
- public:
-  void wait(CancelToken& stop);
-
- private:
-  const Deadline began_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace drun::worker

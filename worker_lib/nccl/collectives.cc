@@ -6,10 +6,32 @@
 
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/nccl/library.h"
-#include "worker_lib/nccl/types.h"
 
 namespace drun::worker {
 namespace {
+
+// The number of a type for reductions, in the order of DataType. NCCL has no I16.
+constexpr std::array kTypes = {nccl::kU8,  nccl::kI8,     nccl::kU8,    nccl::kI32,  nccl::kU32,
+                               nccl::kI64, nccl::kU64,    nccl::kF16,   nccl::kBF16, nccl::kF32,
+                               nccl::kF64, nccl::kF8E4M3, nccl::kF8E5M2};
+// In the order of ReduceOp. NCCL has no Band, Bor and Bxor.
+constexpr std::array kOps = {nccl::kSum, nccl::kProduct, nccl::kMin, nccl::kMax,
+                             nccl::kSum, nccl::kSum,     nccl::kSum, nccl::kAverage};
+
+// How elements are moved without computing. I16 and numbers of 8 bits, which NCCL supports only
+// lately, are moved as bytes.
+struct Moved {
+  int type = 0;
+  std::size_t units = 1;  // per element
+};
+Moved moved_as(DataType type) {
+  if (type == DataType::I16 || is_float8(type)) return {nccl::kU8, size_bytes(type)};
+  return {kTypes[static_cast<std::size_t>(type)], 1};
+}
+
+bool is_well(nccl::Result result) {
+  return result == nccl::kSuccess || result == nccl::kInProgress;
+}
 
 // Operations of one group call. Reports the first that is refused.
 class Together {
@@ -19,12 +41,11 @@ class Together {
   Together& operator=(const Together&) = delete;
 
   void add(nccl::Result result) {
-    if (result_ == nccl::kSuccess || result_ == nccl::kInProgress) result_ = result;
+    if (is_well(result_)) result_ = result;
   }
   nccl::Result end() {
     const nccl::Result ended = api_.group_end();
-    const bool is_well = result_ == nccl::kSuccess || result_ == nccl::kInProgress;
-    return is_well ? ended : result_;
+    return is_well(result_) ? ended : result_;
   }
 
  private:
@@ -49,16 +70,16 @@ Scalar scalar_of(const Call& call) {
 
 class Issue {
  public:
-  Issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call, nccl::Comm comm,
+  Issue(const Gpu& gpu, const Communicator::RankInfo& self, const Call& call, nccl::Comm comm,
         cuda::Stream stream)
       : gpu_(gpu),
-        seat_(seat),
+        self_(self),
         call_(call),
         comm_(comm),
         stream_(stream),
-        moved_(nccl::moved_as(call.type)),
+        moved_(moved_as(call.type)),
         element_(size_bytes(call.type)),
-        op_(nccl::number_of(call.op)) {}
+        op_(kOps[static_cast<std::size_t>(call.op)]) {}
 
   // Runs `issue` with an op of NCCL's own for the factor, if there is one. NCCL copies the op with
   // each operation.
@@ -71,8 +92,7 @@ class Issue {
     if (made != nccl::kSuccess) return made;
     const nccl::Result result = action(*this);
     const nccl::Result ended = api_.destroy_op(op_, comm_);
-    const bool is_well = result == nccl::kSuccess || result == nccl::kInProgress;
-    return is_well && ended != nccl::kSuccess ? ended : result;
+    return is_well(result) && ended != nccl::kSuccess ? ended : result;
   }
 
   nccl::Result broadcast() const {
@@ -96,79 +116,50 @@ class Issue {
     return api_.reduce_scatter(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
   }
 
-  nccl::Result gather() const {
-    const Parts out(call_.counts_out, call_.count, element_, seat_.size);
-    if (is_root()) copy(at(call_.output, out.offset(seat_.rank)), call_.input, call_.count);
+  nccl::Result move_parts() const {
+    const int me = self_.rank;
+    const PartMoves parts(call_, me, self_.size);
+    copy(parts.received_from(me).data, parts.sent_to(me).data, parts.sent_to(me).size_bytes);
     Together together(api_);
-    if (!is_root()) together.add(send(call_.input, call_.count, call_.root));
-    for (int from = 0; is_root() && from < seat_.size; ++from) {
-      if (from == seat_.rank) continue;
-      together.add(recv(at(call_.output, out.offset(from)), out.size_bytes(from), from));
-    }
-    return together.end();
-  }
-
-  nccl::Result scatter() const {
-    const Parts in(call_.counts_in, call_.count, element_, seat_.size);
-    if (is_root()) copy(call_.output, at(call_.input, in.offset(seat_.rank)), call_.count);
-    Together together(api_);
-    if (!is_root()) together.add(recv(call_.output, call_.count * element_, call_.root));
-    for (int to = 0; is_root() && to < seat_.size; ++to) {
-      if (to == seat_.rank) continue;
-      together.add(send(at(call_.input, in.offset(to)), in.size_bytes(to) / element_, to));
-    }
-    return together.end();
-  }
-
-  nccl::Result all_to_all() const {
-    const Parts in(call_.counts_in, call_.count, element_, seat_.size);
-    const Parts out(call_.counts_out, call_.count, element_, seat_.size);
-    copy(at(call_.output, out.offset(seat_.rank)), at(call_.input, in.offset(seat_.rank)),
-         in.size_bytes(seat_.rank) / element_);
-    Together together(api_);
-    for (int peer = 0; peer < seat_.size; ++peer) {
-      if (peer == seat_.rank) continue;
-      together.add(send(at(call_.input, in.offset(peer)), in.size_bytes(peer) / element_, peer));
-      together.add(recv(at(call_.output, out.offset(peer)), out.size_bytes(peer), peer));
+    for (int peer = 0; peer < self_.size; ++peer) {
+      if (peer == me) continue;
+      const auto out = parts.sent_to(peer);
+      const auto in = parts.received_from(peer);
+      // Parts of no size are not sent: both sides know it.
+      if (out.size_bytes > 0)
+        together.add(api_.send(out.data, units(out.size_bytes / element_), moved_.type, peer, comm_,
+                               stream_));
+      if (in.size_bytes > 0)
+        together.add(
+            api_.recv(in.data, units(in.size_bytes / element_), moved_.type, peer, comm_, stream_));
     }
     return together.end();
   }
 
  private:
-  bool is_root() const { return seat_.rank == call_.root; }
   std::size_t units(std::size_t count) const { return count * moved_.units; }
-  int type() const { return nccl::number_of(call_.type); }
+  int type() const { return kTypes[static_cast<std::size_t>(call_.type)]; }
   static const char* at(const void* data, std::size_t offset) {
     return static_cast<const char*>(data) + offset;
   }
   static char* at(void* data, std::size_t offset) { return static_cast<char*>(data) + offset; }
 
-  // Parts of no size are not sent: both sides know it.
-  nccl::Result send(const void* data, std::size_t count, int to) const {
-    if (count == 0) return nccl::kSuccess;
-    return api_.send(data, units(count), moved_.type, to, comm_, stream_);
-  }
-  nccl::Result recv(void* data, std::size_t bytes, int from) const {
-    if (bytes == 0) return nccl::kSuccess;
-    return api_.recv(data, units(bytes / element_), moved_.type, from, comm_, stream_);
-  }
-  void copy(void* to, const void* from, std::size_t count) const {
-    if (count == 0) return;
-    gpu_.must(
-        gpu_.api().copy_on_device(reinterpret_cast<cuda::Address>(to),
-                                  reinterpret_cast<cuda::Address>(from), count * element_, stream_),
-        "cuMemcpyDtoDAsync");
+  void copy(void* to, const void* from, std::size_t bytes) const {
+    if (bytes == 0) return;
+    gpu_.must(gpu_.api().copy_on_device(reinterpret_cast<cuda::Address>(to),
+                                        reinterpret_cast<cuda::Address>(from), bytes, stream_),
+              "cuMemcpyDtoDAsync");
   }
 
   // all_gather_v: every rank broadcasts.
   nccl::Result broadcast_all() const {
-    const Parts out(call_.counts_out, call_.count, element_, seat_.size);
+    const Parts out(call_.counts_out, call_.count, element_, self_.size);
     Together together(api_);
-    for (int root = 0; root < seat_.size; ++root) {
+    for (int root = 0; root < self_.size; ++root) {
       const std::size_t count = out.size_bytes(root) / element_;
       if (count == 0) continue;
       char* const part = at(call_.output, out.offset(root));
-      together.add(api_.broadcast(root == seat_.rank ? call_.input : part, part, units(count),
+      together.add(api_.broadcast(root == self_.rank ? call_.input : part, part, units(count),
                                   moved_.type, root, comm_, stream_));
     }
     return together.end();
@@ -176,13 +167,13 @@ class Issue {
 
   // reduce_scatter_v: every rank is the root of its part.
   nccl::Result reduce_all() const {
-    const Parts in(call_.counts_in, call_.count, element_, seat_.size);
+    const Parts in(call_.counts_in, call_.count, element_, self_.size);
     Together together(api_);
-    for (int root = 0; root < seat_.size; ++root) {
+    for (int root = 0; root < self_.size; ++root) {
       const std::size_t count = in.size_bytes(root) / element_;
       if (count == 0) continue;
       together.add(api_.reduce(at(call_.input, in.offset(root)),
-                               root == seat_.rank ? call_.output : nullptr, count, type(), op_,
+                               root == self_.rank ? call_.output : nullptr, count, type(), op_,
                                root, comm_, stream_));
     }
     return together.end();
@@ -190,33 +181,38 @@ class Issue {
 
   const nccl::Api& api_ = need_nccl();
   const Gpu& gpu_;
-  const Communicator::RankInfo& seat_;
+  const Communicator::RankInfo& self_;
   const Call& call_;
   nccl::Comm comm_;
   cuda::Stream stream_;
-  const nccl::Moved moved_;
+  const Moved moved_;
   const std::size_t element_;
   int op_;
 };
 
 }  // namespace
 
-nccl::Result issue(const std::vector<P2P>& messages, nccl::Comm comm, cuda::Stream stream) {
+bool is_float8(DataType type) { return type == DataType::F8E4M3 || type == DataType::F8E5M2; }
+
+nccl::Result issue(const std::vector<MessageCall>& messages, nccl::Comm comm, cuda::Stream stream) {
   const nccl::Api& api = need_nccl();
   Together together(api);
-  for (const P2P& each : messages) {
-    if (each.count == 0) continue;
-    const nccl::Moved moved = nccl::moved_as(each.type);
-    const std::size_t units = each.count * moved.units;
-    together.add(each.is_send ? api.send(each.data, units, moved.type, each.peer, comm, stream)
-                              : api.recv(each.data, units, moved.type, each.peer, comm, stream));
+  for (const MessageCall& each : messages) {
+    const ConstElements data = data_of(each);
+    if (data.count == 0) continue;
+    const Moved moved = moved_as(data.type);
+    const std::size_t units = data.count * moved.units;
+    const int peer = each.peer.value();
+    together.add(each.is_send
+                     ? api.send(data.data, units, moved.type, peer, comm, stream)
+                     : api.recv(each.incoming.data, units, moved.type, peer, comm, stream));
   }
   return together.end();
 }
 
-nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
+nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& self, const Call& call,
                    nccl::Comm comm, cuda::Stream stream) {
-  Issue issue(gpu, seat, call, comm, stream);
+  Issue issue(gpu, self, call, comm, stream);
   switch (call.operation) {
     case Operation::Barrier:
       break;
@@ -227,15 +223,13 @@ nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Cal
     case Operation::Reduce:
       return issue.with_op([](const Issue& each) { return each.reduce(); });
     case Operation::Gather:
-      return issue.gather();
+    case Operation::Scatter:
+    case Operation::AllToAll:
+      return issue.move_parts();
     case Operation::AllGather:
       return issue.all_gather();
-    case Operation::Scatter:
-      return issue.scatter();
     case Operation::ReduceScatter:
       return issue.with_op([](const Issue& each) { return each.reduce_scatter(); });
-    case Operation::AllToAll:
-      return issue.all_to_all();
   }
   return nccl::kInvalidUsage;
 }

@@ -5,7 +5,6 @@
 // Errors:  returns NCCL's result; BackendFailure if a CUDA copy fails.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "drun/backend.h"
@@ -13,20 +12,19 @@
 
 namespace drun::worker {
 
-// One message. `peer` is a rank of the communicator.
-struct P2P {
-  bool is_send = false;
-  void* data = nullptr;
-  std::size_t count = 0;
-  DataType type = DataType::U8;
-  int peer = 0;
-};
-// All messages in one group, so that none waits for another one's end. Those without elements are
-// left out.
-nccl::Result issue(const std::vector<P2P>& messages, nccl::Comm comm, cuda::Stream stream);
+// What a message sends, or where it is received.
+inline ConstElements data_of(const MessageCall& message) {
+  return message.is_send ? message.outgoing : message.incoming;
+}
 
-// Any operation except Barrier.
-nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
+bool is_float8(DataType type);
+
+// All messages in one group, so that none waits for another one's end. Those without elements are
+// left out. Their peers are ranks of the communicator.
+nccl::Result issue(const std::vector<MessageCall>& messages, nccl::Comm comm, cuda::Stream stream);
+
+// Any operation except Barrier, of a type and op that NCCL supports.
+nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& self, const Call& call,
                    nccl::Comm comm, cuda::Stream stream);
 
 }  // namespace drun::worker

@@ -51,42 +51,43 @@ const std::shared_ptr<const Gpu>& Communicators::known_gpu() const {
 }
 
 std::shared_ptr<Communicator> Communicators::connect(const std::string& name, int first,
-                                                     Communicator::RankInfo seat,
+                                                     Communicator::RankInfo self,
                                                      const Awaited& awaited) {
   const std::string key = "nccl/" + name;
   need_nccl();
   const std::shared_ptr<const Gpu> at = gpu(std::nullopt);
   if (context_.size > 1) reject_shared_gpu(*at, awaited);
-  const nccl::UniqueId id = seat.rank == 0 ? make_id(key, seat.size == 1, awaited.deadline)
+  const nccl::UniqueId id = self.rank == 0 ? make_id(key, self.size == 1, awaited.deadline)
                                            : read_id(key, first, awaited);
-  std::shared_ptr<Communicator> line = Communicator::connect(at, stop_, id, seat, awaited);
+  std::shared_ptr<Communicator> communicator = Communicator::connect(at, stop_, id, self, awaited);
   static std::once_flag is_loaded;  // with all that NCCL loads when it connects
   std::call_once(is_loaded, [] {
-    std::atexit(Communicator::close_all_at_exit);
+    std::atexit(CommOwner::close_all_at_exit);
     renew_at_exit();  // ends the default group before that
   });
-  return adopt(std::move(line));
+  return adopt(std::move(communicator));
 }
 
-std::shared_ptr<Communicator> Communicators::adopt(std::shared_ptr<Communicator> line) {
+std::shared_ptr<Communicator> Communicators::adopt(std::shared_ptr<Communicator> communicator) {
   const std::lock_guard lock(mutex_);
   if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
-  if (!gpu_) gpu_ = line->gpu();
+  if (!gpu_) gpu_ = communicator->gpu();
   has_gpu_ = true;
-  line->use_cancel_token(stop_);
-  lines_.push_back(line);
-  return line;
+  communicator->use_cancel_token(stop_);
+  all_.push_back(communicator);
+  return communicator;
 }
 
 bool Communicators::close() noexcept {
   stop_.raise();
-  std::vector<std::shared_ptr<Communicator>> lines;
+  std::vector<std::shared_ptr<Communicator>> all;
   {
     const std::lock_guard lock(mutex_);
-    lines = lines_;
+    all = all_;
   }
   bool is_closed = true;
-  for (const std::shared_ptr<Communicator>& line : lines) is_closed = line->close() && is_closed;
+  for (const std::shared_ptr<Communicator>& communicator : all)
+    is_closed = communicator->close() && is_closed;
   return is_closed;
 }
 
@@ -102,10 +103,10 @@ nccl::UniqueId Communicators::make_id(const std::string& key, bool is_alone, Dea
 
 nccl::UniqueId Communicators::read_id(const std::string& key, int first, const Awaited& awaited) {
   const std::string value = read(key, first, awaited);
-  const std::size_t line = std::min(value.find('\n'), value.size());
-  const std::string version = value.substr(0, line);
+  const std::size_t end = std::min(value.find('\n'), value.size());
+  const std::string version = value.substr(0, end);
   nccl::UniqueId id;
-  if (value.size() != line + 1 + sizeof id.bytes) {
+  if (value.size() != end + 1 + sizeof id.bytes) {
     throw BackendFailure(Kind::Store, first, "the store's key " + key + " is not an id of NCCL's");
   }
   if (version != nccl_version()) {
@@ -113,7 +114,7 @@ nccl::UniqueId Communicators::read_id(const std::string& key, int first, const A
                          "rank " + std::to_string(first) + " has NCCL " + version + ", this rank " +
                              nccl_version() + "; install the same on all nodes");
   }
-  std::memcpy(id.bytes, value.data() + line + 1, sizeof id.bytes);
+  std::memcpy(id.bytes, value.data() + end + 1, sizeof id.bytes);
   return id;
 }
 

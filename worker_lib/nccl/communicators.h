@@ -38,9 +38,9 @@ class Communicators {
   // Connects the ranks that pass the same name. `first`: the rank in the group of the
   // communicator's rank 0.
   std::shared_ptr<Communicator> connect(const std::string& name, int first,
-                                        Communicator::RankInfo seat, const Awaited& awaited);
+                                        Communicator::RankInfo self, const Awaited& awaited);
   // Takes a communicator that was connected elsewhere.
-  std::shared_ptr<Communicator> adopt(std::shared_ptr<Communicator> line);
+  std::shared_ptr<Communicator> adopt(std::shared_ptr<Communicator> communicator);
 
   // False: operations may still be running.
   bool close() noexcept;
@@ -57,7 +57,7 @@ class Communicators {
   mutable std::mutex mutex_;
   std::shared_ptr<const Gpu> gpu_;     // set once
   std::atomic<bool> has_gpu_ = false;  // read for each operation, without mutex_
-  std::vector<std::shared_ptr<Communicator>> lines_;
+  std::vector<std::shared_ptr<Communicator>> all_;
 };
 
 }  // namespace drun::worker

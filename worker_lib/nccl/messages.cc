@@ -1,94 +1,84 @@
 #include "worker_lib/nccl/messages.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/base/deadline.h"
 
 namespace drun::worker {
-namespace {
-
-using Kind = WorkerError::Kind;
-
-ConstElements data_of(const MessageCall& message) {
-  return message.is_send ? message.outgoing : message.incoming;
-}
-
-}  // namespace
-
-P2P p2p_of(const MessageCall& message, int peer) {
-  const ConstElements data = data_of(message);
-  return {.is_send = message.is_send,
-          .data = const_cast<void*>(data.data),  // only read if it is sent
-          .count = data.count,
-          .type = data.type,
-          .peer = peer};
-}
 
 NcclMessages::Channel& NcclMessages::channel(int peer) {
   const std::lock_guard lock(mutex_);
-  return channels_.try_emplace(peer, lines_.stop()).first->second;
+  return channels_.try_emplace(peer, communicators_.stop()).first->second;
 }
 
 std::string NcclMessages::name(int peer) const {
-  const auto [low, high] = std::minmax(lines_.context().rank, peer);
+  const auto [low, high] = std::minmax(communicators_.context().rank, peer);
   return "pair/" + std::to_string(low) + "-" + std::to_string(high);
 }
 
-Event NcclMessages::point_of(const MessageCall& message) {
-  const ConstElements data = data_of(message);
-  return Event(lines_.gpu(data.gpu), static_cast<cuda::Stream>(data.stream));
+std::shared_ptr<StartQueue::Operation> NcclMessages::together(
+    const std::vector<MessageCall>& messages, const char* kind, const Awaited& awaited,
+    std::optional<int> rank_of_peer, Connected connected) {
+  std::vector<MessageCall> issued = messages;
+  auto after = std::make_shared<std::vector<Event>>();
+  for (MessageCall& each : issued) {
+    const ConstElements data = data_of(each);
+    after->emplace_back(communicators_.gpu(data.gpu), static_cast<cuda::Stream>(data.stream));
+    if (rank_of_peer) each.peer = rank_of_peer;
+  }
+  return std::make_shared<StartQueue::Operation>(
+      [this, awaited, issued = std::move(issued), after, connected = std::move(connected),
+       all = compared(messages, kind)](Deadline deadline) {
+        Awaited now = awaited;
+        now.deadline = deadline;
+        now.since = coarse_now();
+        const std::shared_ptr<Communicator> communicator = connected(now);
+        compare(all, deadline);
+        if (!communicator) return StartQueue::Issued{};
+        Event end = communicator->start(*after, now, [&](nccl::Comm comm, cuda::Stream stream) {
+          return issue(issued, comm, stream);
+        });
+        return StartQueue::Issued{.communicator = communicator, .end = std::move(end)};
+      },
+      awaited);
 }
 
 std::shared_ptr<StartQueue::Operation> NcclMessages::start(
     const std::vector<MessageCall>& messages) {
   const int peer = messages.front().peer.value();
-  const int own = lines_.context().rank;
+  const int own = communicators_.context().rank;
   Channel& channel = this->channel(peer);
-  std::vector<P2P> p2p;
-  auto after = std::make_shared<std::vector<Event>>();
-  for (const MessageCall& message : messages) {
-    p2p.push_back(p2p_of(message, own < peer ? 1 : 0));
-    after->push_back(point_of(message));
-  }
-  const bool is_empty =
-      std::all_of(p2p.begin(), p2p.end(), [](const P2P& each) { return each.count == 0; });
-  StartQueue::Issue issue_now = [this, &channel, peer, own, is_empty, p2p = std::move(p2p), after,
-                                 all = compared(messages, "pair")](Deadline deadline) {
-    const Awaited awaited{.peer = peer, .deadline = deadline};
-    if (!is_empty && !channel.line) {
-      channel.line = lines_.connect(name(peer), std::min(own, peer),
-                                    {.rank = own < peer ? 0 : 1, .size = 2}, awaited);
+  const bool is_empty = std::all_of(messages.begin(), messages.end(), [](const MessageCall& each) {
+    return data_of(each).count == 0;
+  });
+  const auto connected = [this, &channel, peer, own, is_empty](const Awaited& awaited) {
+    if (is_empty) return std::shared_ptr<Communicator>();
+    if (!channel.communicator) {
+      channel.communicator = communicators_.connect(
+          name(peer), std::min(own, peer), {.rank = own < peer ? 0 : 1, .size = 2}, awaited);
       channel.is_connected = true;
     }
-    compare(all, deadline);
-    if (is_empty) return StartQueue::Issued{};
-    Event end = channel.line->start(*after, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
-      return issue(p2p, comm, stream);
-    });
-    return StartQueue::Issued{.line = channel.line, .end = std::move(end)};
+    return channel.communicator;
   };
-  auto operation =
-      std::make_shared<StartQueue::Operation>(std::move(issue_now), Awaited{.peer = peer});
+  auto operation = together(messages, "pair", {.peer = peer}, own < peer ? 1 : 0, connected);
   channel.queue.add(operation);
   // Connecting and comparing wait for the other rank.
-  if (channel.is_connected && !lines_.context().is_debug) {
-    channel.queue.issue(deadline_in(std::chrono::hours(24 * 365)));
-  }
+  if (channel.is_connected && !communicators_.context().is_debug) channel.queue.issue();
   return operation;
 }
 
 std::vector<NcclMessages::Compared> NcclMessages::compared(const std::vector<MessageCall>& messages,
                                                            const char* kind) {
   std::vector<Compared> all;
-  if (!lines_.context().is_debug) return all;
+  if (!communicators_.context().is_debug) return all;
   all.reserve(messages.size());
   const std::lock_guard lock(mutex_);
   for (const MessageCall& message : messages) {
     const int peer = message.peer.value();
-    const int own = lines_.context().rank;
+    const int own = communicators_.context().rank;
     const std::string direction = "nccl/" + std::string(kind) + "/" +
                                   std::to_string(message.is_send ? own : peer) + "-" +
                                   std::to_string(message.is_send ? peer : own);
@@ -103,7 +93,7 @@ std::vector<NcclMessages::Compared> NcclMessages::compared(const std::vector<Mes
 
 void NcclMessages::compare(const std::vector<Compared>& all, Deadline deadline) const {
   if (all.empty()) return;
-  KeyStore& store = *lines_.context().store;
+  KeyStore& store = *communicators_.context().store;
   for (const Compared& mine : all) {
     if (!mine.is_send) continue;
     const char* const bytes = reinterpret_cast<const char*>(&mine.signature);
@@ -115,9 +105,7 @@ void NcclMessages::compare(const std::vector<Compared>& all, Deadline deadline) 
     Signature theirs{};
     if (told.size() == sizeof theirs) std::memcpy(&theirs, told.data(), sizeof theirs);
     if (theirs == mine.signature) continue;
-    throw BackendFailure(Kind::Mismatch, mine.peer,
-                         "rank " + std::to_string(mine.peer) + " sends " + describe(theirs) +
-                             ", this rank receives " + describe(mine.signature));
+    throw message_mismatch(mine.peer, theirs, mine.signature);
   }
 }
 

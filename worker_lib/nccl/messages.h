@@ -12,9 +12,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,20 +28,34 @@
 
 namespace drun::worker {
 
-// For NCCL. `peer`: the other rank's number in the communicator.
-P2P p2p_of(const MessageCall& message, int peer);
-
 class NcclMessages {
  public:
-  explicit NcclMessages(Communicators& lines) : lines_(lines) {}
+  explicit NcclMessages(Communicators& communicators) : communicators_(communicators) {}
 
   // Starts one message, or several with one rank that are issued together. The GPU of each message
   // is known. Once the two ranks are connected, the calling thread issues them.
   std::shared_ptr<StartQueue::Operation> start(const std::vector<MessageCall>& messages);
   StartQueue& queue(int peer) { return channel(peer).queue; }
 
-  // The point after which a message may run.
-  Event point_of(const MessageCall& message);
+  // Messages that are issued together, on the communicator that `connected` returns; null: there is
+  // nothing to do. Call it in the order in which messages are started. `kind` is the same on both
+  // sides of a message. `rank_of_peer`: of all the peers, in the communicator; absent: as in the
+  // group.
+  using Connected = std::function<std::shared_ptr<Communicator>(const Awaited& awaited)>;
+  std::shared_ptr<StartQueue::Operation> together(const std::vector<MessageCall>& messages,
+                                                  const char* kind, const Awaited& awaited,
+                                                  std::optional<int> rank_of_peer,
+                                                  Connected connected);
+
+ private:
+  // This rank and another one.
+  struct Channel {
+    explicit Channel(CancelToken& stop) : queue(stop) {}
+    StartQueue queue;
+    std::shared_ptr<Communicator> communicator = nullptr;  // belongs to the thread that issues
+    std::atomic<bool> is_connected = false;
+  };
+
   // What the two ranks of a message compare.
   struct Compared {
     bool is_send = false;
@@ -47,25 +63,14 @@ class NcclMessages {
     std::string key = "";
     Signature signature{};
   };
-  // Call it in the order in which messages are started. Empty without is_debug. `kind` is the same
-  // on both sides.
+  // Empty without is_debug.
   std::vector<Compared> compared(const std::vector<MessageCall>& messages, const char* kind);
   // Publishes the sends, then waits for the other side of the receives.
   void compare(const std::vector<Compared>& all, Deadline deadline) const;
-
- private:
-  // This rank and another one.
-  struct Channel {
-    explicit Channel(CancelToken& stop) : queue(stop) {}
-    StartQueue queue;
-    std::shared_ptr<Communicator> line = nullptr;  // belongs to the thread that issues
-    std::atomic<bool> is_connected = false;
-  };
-
   Channel& channel(int peer);
   std::string name(int peer) const;
 
-  Communicators& lines_;
+  Communicators& communicators_;
   std::mutex mutex_;
   std::map<int, Channel> channels_;               // by peer; never removed
   std::map<std::string, std::uint64_t> numbers_;  // messages of each kind and direction

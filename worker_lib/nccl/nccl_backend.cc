@@ -2,28 +2,64 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "worker_lib/base/deadline.h"
+#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
 #include "worker_lib/nccl/communicators.h"
 #include "worker_lib/nccl/library.h"
 #include "worker_lib/nccl/messages.h"
 #include "worker_lib/nccl/start_queue.h"
-#include "worker_lib/nccl/types.h"
 
 namespace drun::worker {
 namespace {
 
-using Kind = WorkerError::Kind;
-
 constexpr char kBatch[] = "a batch of messages";
+constexpr char kRemedy[] = "; copy it to memory of the host, where shm and gloo can";
+
+// --- Why NCCL does not support a call or message; empty if it does
+
+std::string refusal_of_reduction(const Call& call) {
+  if (call.op == ReduceOp::Band || call.op == ReduceOp::Bor || call.op == ReduceOp::Bxor)
+    return "NCCL has no " + std::string(to_string(call.op)) + kRemedy;
+  if (call.type == DataType::I16) return std::string("NCCL reduces no i16") + kRemedy;
+  return {};
+}
+
+// A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
+std::string refusal_of_stream(void* stream) {
+  if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return {};
+  return "the stream is being captured into a CUDA graph, which worker_lib does not support; "
+         "call the operation before or after the capture, or on another stream";
+}
+
+std::string refusal_of_float8(int gpu) {
+  const cuda::Api& cuda = need_cuda();
+  cuda::Device device = 0;
+  int capability = 0;
+  int version = 0;
+  if (cuda.device_get(&device, gpu) != cuda::kSuccess ||
+      cuda.device_get_attribute(&capability, cuda::kCapabilityMajor, device) != cuda::kSuccess)
+    return "the driver does not tell the GPU's compute capability";
+  need_nccl().get_version(&version);
+  if (version < nccl::kFirstFloat8Version)
+    return "NCCL reduces no numbers of 8 bits before 2.24" + std::string(kRemedy);
+  if (capability >= nccl::kFirstFloat8Capability) return {};
+  return "NCCL reduces no numbers of 8 bits on a GPU of compute capability " +
+         std::to_string(capability) + ".x; 9.0 or later can" + kRemedy;
+}
+
+bool is_reduction(Operation operation) {
+  return operation == Operation::AllReduce || operation == Operation::Reduce ||
+         operation == Operation::ReduceScatter;
+}
+
+// --- The backend
 
 const void* memory_of(const Call& call) { return call.input != nullptr ? call.input : call.output; }
 
@@ -40,9 +76,9 @@ void* shared_word(const std::shared_ptr<const Gpu>& gpu) {
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(const BackendContext& context)
-      : lines_(context), seat_{context.rank, context.size}, messages_(lines_) {
+      : communicators_(context), self_{context.rank, context.size}, messages_(communicators_) {
     if (context.split_off) {
-      use(lines_.adopt(std::static_pointer_cast<Communicator>(context.split_off)));
+      use(communicators_.adopt(std::static_pointer_cast<Communicator>(context.split_off)));
       is_wanted_ = true;
     } else if (!context.connects_later) {
       check_nccl_is_here();
@@ -53,16 +89,19 @@ class NcclBackend final : public Backend {
 
   // Closed before the memory below is freed, because cuMemFree waits for all running kernels.
   ~NcclBackend() override {
-    if (!lines_.close()) static_cast<void>(comparison_.release());
+    if (!communicators_.close()) static_cast<void>(comparison_.release());
   }
 
   std::string name() const override { return "nccl"; }
 
   std::string refusal(const Call& call) const override {
-    std::string reason = nccl::refusal(call);
+    const bool reduces = is_reduction(call.operation);
+    std::string reason = reduces ? refusal_of_reduction(call) : "";
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
-    if (reason.empty() && nccl::is_float8(call.type) && nccl::is_reduction(call.operation)) {
-      reason = refusal_of_float8(call);
+    if (reason.empty() && reduces && is_float8(call.type)) {
+      const std::shared_ptr<const Gpu>& gpu = communicators_.known_gpu();
+      reason = refusal_of_float8(gpu ? gpu->number()
+                                     : gpu_number(call.gpu, memory_of(call)).value_or(0));
     }
     if (reason.empty()) reason = refusal_of_stream(call.stream);
     if (reason.empty()) is_wanted_ = true;
@@ -70,8 +109,9 @@ class NcclBackend final : public Backend {
   }
   std::string message_refusal(const ConstElements& data, bool is_from_anyone,
                               int tag) const override {
-    std::string reason = nccl::refusal(is_from_anyone, tag);
-    if (reason.empty()) reason = refusal_of_memory(data.data, data.gpu);
+    if (is_from_anyone) return std::string("NCCL does not receive from anyone") + kRemedy;
+    if (tag != 0) return "NCCL has no tags, and this is " + std::to_string(tag) + kRemedy;
+    std::string reason = refusal_of_memory(data.data, data.gpu);
     if (reason.empty()) reason = refusal_of_stream(data.stream);
     return reason;
   }
@@ -82,8 +122,8 @@ class NcclBackend final : public Backend {
 
   bool starts(const Call&) const override { return true; }
   std::unique_ptr<Transfer> start(const Call& call, const Turn& turn) override {
-    if (!lines_.known_gpu()) lines_.gpu(gpu_number(call.gpu, memory_of(call)));
-    const std::shared_ptr<const Gpu>& gpu = lines_.known_gpu();
+    if (!communicators_.known_gpu()) communicators_.gpu(gpu_number(call.gpu, memory_of(call)));
+    const std::shared_ptr<const Gpu>& gpu = communicators_.known_gpu();
     const Current current(*gpu);
     auto operation = std::make_shared<Collective>(
         *this, call, turn, Event(gpu, static_cast<cuda::Stream>(call.stream)));
@@ -108,8 +148,10 @@ class NcclBackend final : public Backend {
     std::vector<std::unique_ptr<Transfer>> transfers;
     if (batch.empty()) return transfers;
     transfers.reserve(batch.size());
+    std::vector<MessageCall> located_batch;
+    for (const MessageCall& message : batch) located_batch.push_back(located(message));
     if (is_wanted_) {
-      const std::shared_ptr<StartQueue::Operation> operation = start_together(batch);
+      const std::shared_ptr<StartQueue::Operation> operation = start_together(located_batch);
       for (const MessageCall& message : batch) {
         transfers.push_back(
             std::make_unique<StartedTransfer>(order_, operation, message.peer.value()));
@@ -117,9 +159,8 @@ class NcclBackend final : public Backend {
       return transfers;
     }
     std::map<int, std::vector<MessageCall>> by_peer;
-    for (const MessageCall& message : batch) {
-      by_peer[message.peer.value()].push_back(located(message));
-    }
+    for (const MessageCall& message : located_batch)
+      by_peer[message.peer.value()].push_back(message);
     std::map<int, std::shared_ptr<StartQueue::Operation>> operations;
     for (const auto& [peer, messages] : by_peer) operations[peer] = messages_.start(messages);
     for (const MessageCall& message : batch) {
@@ -130,8 +171,8 @@ class NcclBackend final : public Backend {
     return transfers;
   }
 
-  void abort() noexcept override { lines_.close(); }
-  void tell_lost(int rank) noexcept override { lines_.stop().tell_lost(rank); }
+  void abort() noexcept override { communicators_.close(); }
+  void tell_lost(int rank) noexcept override { communicators_.stop().tell_lost(rank); }
 
   bool splits() const override { return is_wanted_ && need_nccl().split != nullptr; }
   std::shared_ptr<void> split(std::optional<int> color, int key, const Turn& turn) override {
@@ -172,12 +213,12 @@ class NcclBackend final : public Backend {
 
   StartQueue::Issued issue_collective(const Call& call, const Awaited& awaited, Event& after) {
     if (!all_) connect({.deadline = awaited.deadline});
-    if (lines_.context().is_debug) compare(call, awaited);
+    if (communicators_.context().is_debug) compare(call, awaited);
     const Call done = call.operation == Operation::Barrier ? barrier() : call;
     Event end = all_->start({&after, 1}, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
-      return issue(*all_->gpu(), seat_, done, comm, stream);
+      return issue(*all_->gpu(), self_, done, comm, stream);
     });
-    return {.line = all_, .end = std::move(end)};
+    return {.communicator = all_, .end = std::move(end)};
   }
 
   // The signatures that ranks compare before each collective with DRUN_DEBUG=1. It lives as long as
@@ -191,25 +232,13 @@ class NcclBackend final : public Backend {
   };
 
   std::shared_ptr<StartQueue::Operation> start_together(const std::vector<MessageCall>& batch) {
-    std::vector<P2P> p2p;
-    const auto after = std::make_shared<std::vector<Event>>();
-    for (const MessageCall& message : batch) {
-      p2p.push_back(p2p_of(message, message.peer.value()));
-      after->push_back(messages_.point_of(located(message)));
-    }
-    auto operation = std::make_shared<StartQueue::Operation>(
-        [this, p2p = std::move(p2p), after,
-         all = messages_.compared(batch, "batch")](Deadline deadline) {
-          if (!all_) connect({.deadline = deadline});
-          messages_.compare(all, deadline);
-          Event end = all_->start(
-              *after, {.what = kBatch, .deadline = deadline},
-              [&](nccl::Comm comm, cuda::Stream stream) { return issue(p2p, comm, stream); });
-          return StartQueue::Issued{.line = all_, .end = std::move(end)};
-        },
-        Awaited{.what = kBatch});
+    const auto connected = [this](const Awaited& awaited) {
+      if (!all_) connect({.deadline = awaited.deadline});
+      return all_;
+    };
+    auto operation = messages_.together(batch, "batch", {.what = kBatch}, std::nullopt, connected);
     order_.add(operation);
-    if (!lines_.context().is_debug) order_.issue(deadline_in(std::chrono::hours(24 * 365)));
+    if (!communicators_.context().is_debug) order_.issue();
     return operation;
   }
 
@@ -225,18 +254,18 @@ class NcclBackend final : public Backend {
     return message;
   }
 
-  void connect(const Awaited& awaited) { use(lines_.connect("all", 0, seat_, awaited)); }
+  void connect(const Awaited& awaited) { use(communicators_.connect("all", 0, self_, awaited)); }
 
-  void use(std::shared_ptr<Communicator> line) {
-    all_ = std::move(line);
+  void use(std::shared_ptr<Communicator> communicator) {
+    all_ = std::move(communicator);
     barrier_word_ = shared_word(all_->gpu());
-    if (lines_.context().is_debug) {
-      comparison_ = std::make_unique<Comparison>(all_->gpu(), static_cast<std::size_t>(seat_.size));
+    if (communicators_.context().is_debug) {
+      comparison_ = std::make_unique<Comparison>(all_->gpu(), static_cast<std::size_t>(self_.size));
     }
   }
 
   std::string refusal_of_memory(const void* memory, std::optional<int> gpu) const {
-    const std::shared_ptr<const Gpu>& known = lines_.known_gpu();
+    const std::shared_ptr<const Gpu>& known = communicators_.known_gpu();
     if (!known) {
       try {
         check_nccl_is_here();
@@ -259,29 +288,6 @@ class NcclBackend final : public Backend {
            " here, and the data is on GPU " + std::to_string(*gpu);
   }
 
-  std::string refusal_of_float8(const Call& call) const {
-    const cuda::Api& cuda = need_cuda();
-    const std::shared_ptr<const Gpu>& known = lines_.known_gpu();
-    const std::optional<int> gpu =
-        known ? std::optional<int>(known->number()) : gpu_number(call.gpu, memory_of(call));
-    cuda::Device device = 0;
-    int capability = 0;
-    int version = 0;
-    if (cuda.device_get(&device, gpu.value_or(0)) != cuda::kSuccess ||
-        cuda.device_get_attribute(&capability, cuda::kCapabilityMajor, device) != cuda::kSuccess) {
-      return "the driver does not tell the GPU's compute capability";
-    }
-    need_nccl().get_version(&version);
-    return nccl::float8_refusal(version, capability);
-  }
-
-  // A graph repeats only the work on the GPU, not this library's deadlines and checks of calls.
-  static std::string refusal_of_stream(void* stream) {
-    if (!is_capturing(loaded_cuda(), static_cast<cuda::Stream>(stream))) return {};
-    return "the stream is being captured into a CUDA graph, which worker_lib does not support; "
-           "call the operation before or after the capture, or on another stream";
-  }
-
   static std::optional<int> gpu_number(std::optional<int> named, const void* memory) {
     return named ? named : gpu_of(loaded_cuda(), memory);
   }
@@ -298,7 +304,7 @@ class NcclBackend final : public Backend {
   void compare(const Call& call, const Awaited& awaited) {
     const std::shared_ptr<const Gpu>& gpu = all_->gpu();
     Comparison& the = *comparison_;
-    the.mine = signature_of(call, seat_.size);
+    the.mine = signature_of(call, self_.size);
     constexpr std::size_t kBytes = sizeof the.mine;
     const cuda::Address all = the.memory.address() + kBytes;
     const auto in_order = [&](const Communicator::Action& action) {
@@ -317,17 +323,14 @@ class NcclBackend final : public Backend {
                 "cuMemcpyDtoHAsync");
       return nccl::kSuccess;
     });
-    if (std::count(the.told.begin(), the.told.end(), the.mine) == seat_.size) return;
-    throw BackendFailure(Kind::Mismatch, std::nullopt,
-                         "the ranks disagree about collective number " +
-                             std::to_string(awaited.sequence) + ": " +
-                             describe_disagreement(the.told));
+    if (std::count(the.told.begin(), the.told.end(), the.mine) == self_.size) return;
+    throw disagreement(awaited.sequence, the.told);
   }
 
-  Communicators lines_;
-  const Communicator::RankInfo seat_;
+  Communicators communicators_;
+  const Communicator::RankInfo self_;
   NcclMessages messages_;
-  StartQueue order_{lines_.stop()};
+  StartQueue order_{communicators_.stop()};
   std::shared_ptr<Communicator> all_;  // belongs to the thread that issues order_
   void* barrier_word_ = nullptr;
   std::unique_ptr<Comparison> comparison_;  // lives as long as all_

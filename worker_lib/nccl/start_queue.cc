@@ -10,7 +10,7 @@ namespace drun::worker {
 namespace {
 
 using Kind = WorkerError::Kind;
-// Where the operation's own deadline applies, which another thread watches.
+
 Deadline far_away() { return deadline_in(std::chrono::hours(24 * 365)); }
 
 }  // namespace
@@ -19,6 +19,8 @@ void StartQueue::add(std::shared_ptr<Operation> operation) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(operation));
 }
+
+void StartQueue::issue() { issue(far_away()); }
 
 void StartQueue::issue(Deadline deadline, std::shared_ptr<Operation> last) {
   std::unique_lock lock(mutex_);
@@ -69,8 +71,8 @@ void StartQueue::await_end(Operation& operation, Deadline deadline) {
   Awaited awaited = operation.awaited_;
   awaited.deadline = deadline;
   awaited.since = operation.begun_at_;
-  operation.issued_.line->wait(*operation.issued_.end, awaited);
-  if (!operation.is_released_.exchange(true)) operation.issued_.line->release();
+  operation.issued_.communicator->wait(*operation.issued_.end, awaited);
+  if (!operation.is_released_.exchange(true)) operation.issued_.communicator->release();
 }
 
 std::optional<bool> StartQueue::is_over(const Operation& operation) const {
@@ -83,7 +85,7 @@ std::optional<bool> StartQueue::is_over(const Operation& operation) const {
   if (operation.state_ == State::Failed || !operation.issued_.end) return true;
   Awaited awaited = operation.awaited_;
   awaited.since = operation.begun_at_;
-  return operation.issued_.line->would_return(*operation.issued_.end, awaited);
+  return operation.issued_.communicator->would_return(*operation.issued_.end, awaited);
 }
 
 void StartQueue::check(const Operation& operation) const {
@@ -93,7 +95,7 @@ void StartQueue::check(const Operation& operation) const {
 void StartQueue::make_wait(Operation& operation, cuda::Stream stream) {
   await_start(operation, far_away());
   if (!operation.issued_.end) return;
-  const Gpu& gpu = *operation.issued_.line->gpu();
+  const Gpu& gpu = *operation.issued_.communicator->gpu();
   const Current current(gpu);
   if (is_capturing(&gpu.api(), stream)) {
     throw BackendFailure(Kind::Unsupported, std::nullopt,

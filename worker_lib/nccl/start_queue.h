@@ -27,7 +27,7 @@ namespace drun::worker {
 class StartQueue {
  public:
   struct Issued {
-    std::shared_ptr<Communicator> line = nullptr;
+    std::shared_ptr<Communicator> communicator = nullptr;
     std::optional<Event> end = std::nullopt;  // absent: already done
   };
   // Issues the operation, and returns without waiting for its end. May block until the deadline.
@@ -66,6 +66,8 @@ class StartQueue {
   void add(std::shared_ptr<Operation> operation);
   // Issues everything that is queued, unless another thread is doing so. `last` is added before.
   void issue(Deadline deadline, std::shared_ptr<Operation> last = nullptr);
+  // The same where the operations' own deadlines apply, which another thread watches.
+  void issue();
 
   // Waits until it has been issued, and issues it if no other thread does. Throws its failure.
   void await_start(Operation& operation, Deadline deadline);

@@ -36,8 +36,6 @@ class FileLog {
   void append(const std::string& key, const std::string& value);
   void remove_file() noexcept;
 
-  const std::string& path() const { return path_; }
-
  private:
   void open_file();
   bool try_lock();

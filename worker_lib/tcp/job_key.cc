@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,6 +11,7 @@
 #include "rendezvous/base/late_library.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/tls/secret.h"
+#include "worker_lib/tcp/sockets.h"
 
 namespace drun::worker::tcp {
 namespace {
@@ -62,17 +62,13 @@ std::optional<JobKey> JobKey::of_process() {
   std::array<char, kWorkerKeyDigits + 1> text{};
   const ssize_t got = fd ? ::read(fd.get(), text.data(), text.size()) : -1;
   if (got < 0) throw unusable(path, std::strerror(errno));
-  JobKey key;
-  bool is_key = got == static_cast<ssize_t>(kWorkerKeyDigits);
-  for (std::size_t i = 0; is_key && i < key.bytes_.size(); ++i) {
-    unsigned char byte = 0;
-    const char* const at = text.data() + 2 * i;
-    is_key = std::from_chars(at, at + 2, byte, 16).ptr == at + 2;
-    key.bytes_[i] = static_cast<char>(byte);
-  }
-  if (!is_key) throw unusable(path, "the file contains no key");
+  const auto bytes =
+      bytes_of_hex<kWorkerKeyDigits / 2>({text.data(), static_cast<std::size_t>(got)});
+  if (!bytes) throw unusable(path, "the file contains no key");
   if (!crypto().lack.empty())
     throw BackendFailure(WorkerError::Kind::System, std::nullopt, crypto().lack);
+  JobKey key;
+  key.bytes_ = *bytes;
   return key;
 }
 

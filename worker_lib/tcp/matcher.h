@@ -1,4 +1,4 @@
-// core. The messages and receives of the tcp transport, and their matcher.
+// core. Receives, messages that have arrived, and their matcher.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +27,8 @@ struct Receive {
   std::size_t got_bytes = 0;
   bool is_done = false;
   std::string misfit{};  // why the message does not fit; empty: it fits
+
+  std::optional<int> peer() const { return sender ? sender : from; }
 };
 
 // A message that arrived before its receive.
@@ -40,6 +42,21 @@ struct Arrival {
   std::size_t got_bytes = 0;
   std::uint64_t order = 0;
   Receive* receive = nullptr;  // matched since then; gets the message when all of it has arrived
+};
+
+// The payload of the last frame of a connection. If it belongs to neither, it is dropped.
+struct Payload {
+  Receive* receive = nullptr;
+  std::shared_ptr<Arrival> arrival{};
+  char* to = nullptr;  // where the rest goes
+  std::size_t left_bytes = 0;
+
+  void advance(std::size_t bytes) {
+    if (to != nullptr) to += bytes;
+    if (receive != nullptr) receive->got_bytes += bytes;
+    if (arrival) arrival->got_bytes += bytes;
+    left_bytes -= bytes;
+  }
 };
 
 using Matcher = worker::Matcher<Receive*, std::shared_ptr<Arrival>>;

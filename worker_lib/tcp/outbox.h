@@ -30,6 +30,8 @@ struct Send {
   std::size_t queued_bytes = 0;  // of a granted message, in all lanes
   std::size_t sent_bytes = 0;
   bool is_done = false;  // the kernel has all of it
+
+  std::optional<int> peer() const { return to; }
 };
 
 class Outbox {

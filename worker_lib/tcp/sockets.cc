@@ -11,6 +11,9 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <vector>
+
+#include "rendezvous/base/text.h"
 
 namespace drun::worker::tcp {
 namespace {
@@ -71,21 +74,7 @@ std::uint16_t port_of(int fd) {
                                         : reinterpret_cast<sockaddr_in&>(own.bytes).sin_port);
 }
 
-constexpr char kHex[] = "0123456789abcdef";
 constexpr std::string_view kProves = " proves";
-
-std::optional<Key> parse_key(std::string_view text) {
-  Key key{};
-  if (text.size() != 2 * key.size()) return std::nullopt;
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    unsigned byte = 0;
-    const char* const at = text.data() + 2 * i;
-    const auto read = std::from_chars(at, at + 2, byte, 16);
-    if (read.ec != std::errc() || read.ptr != at + 2) return std::nullopt;
-    key[i] = static_cast<char>(byte);
-  }
-  return key;
-}
 
 }  // namespace
 
@@ -111,8 +100,9 @@ BackendFailure system_failure(const std::string& what) {
 std::string to_string(const Place& place) {
   std::string text = place.address + " " + std::to_string(place.port) + " ";
   for (const char byte : place.key) {
-    text += kHex[static_cast<unsigned char>(byte) >> 4];
-    text += kHex[static_cast<unsigned char>(byte) & 15];
+    constexpr char kDigits[] = "0123456789abcdef";
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[static_cast<unsigned char>(byte) & 15];
   }
   if (place.has_job_key) text += kProves;
   return text;
@@ -123,15 +113,13 @@ Place parse_place(std::string_view published) {
   std::string_view text = published;
   place.has_job_key = text.ends_with(kProves);
   if (place.has_job_key) text.remove_suffix(kProves.size());
-  const std::size_t first = text.find(' ');
-  const std::size_t second = first == text.npos ? text.npos : text.find(' ', first + 1);
+  const std::vector<std::string_view> words = split(text, ' ');
   std::optional<Key> key;
-  if (second != text.npos) {
-    place.address = text.substr(0, first);
-    const std::string_view port = text.substr(first + 1, second - first - 1);
-    const auto read = std::from_chars(port.data(), port.data() + port.size(), place.port);
-    if (read.ec == std::errc() && read.ptr == port.data() + port.size())
-      key = parse_key(text.substr(second + 1));
+  if (words.size() == 3) {
+    place.address = words[0];
+    const char* const end = words[1].data() + words[1].size();
+    const auto read = std::from_chars(words[1].data(), end, place.port);
+    if (read.ec == std::errc() && read.ptr == end) key = bytes_of_hex<sizeof(Key)>(words[2]);
   }
   if (!key || place.port == 0 || place.address.size() > kMostAddressBytes)
     throw BackendFailure(Kind::System, std::nullopt,

@@ -6,7 +6,11 @@
 
 #include <netinet/in.h>
 
+#include <array>
+#include <charconv>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +28,19 @@ Place parse_place(std::string_view text);
 
 // Makes a random key.
 Key make_key();
+// The bytes of 2 * `size` hexadecimal digits. Absent for any other text.
+template <std::size_t size>
+std::optional<std::array<char, size>> bytes_of_hex(std::string_view text) {
+  std::array<char, size> bytes{};
+  bool is_hex = text.size() == 2 * size;
+  for (std::size_t i = 0; is_hex && i < size; ++i) {
+    unsigned char byte = 0;
+    const char* const at = text.data() + 2 * i;
+    is_hex = std::from_chars(at, at + 2, byte, 16).ptr == at + 2;
+    bytes[i] = static_cast<char>(byte);
+  }
+  return is_hex ? std::optional(bytes) : std::nullopt;
+}
 
 struct Listening {
   UniqueFd fd{};

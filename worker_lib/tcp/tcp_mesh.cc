@@ -1,100 +1,263 @@
 #include "worker_lib/tcp/tcp_mesh.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "worker_lib/mesh/mesh_backend.h"
-#include "worker_lib/tcp/engine.h"
+#include "worker_lib/shm/cores.h"
+#include "worker_lib/tcp/connections.h"
+#include "worker_lib/tcp/messages.h"
+#include "worker_lib/tcp/poller.h"
 
 namespace drun::worker {
+namespace {
 
-class TcpMesh::Sending final : public Message {
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// How long a rank polls before it sleeps: first without yielding the core, then yielding it. An
+// exchange of short messages takes 6 to 20 us, waking a sleeping rank up to 50 us.
+constexpr microseconds kLeastSpinTime{2};
+constexpr microseconds kMostSpinTime{100};
+constexpr microseconds kPollTime{250};
+// While it polls, it reads the connection of the rank that it waits for, and checks all others this
+// rarely.
+constexpr int kPollsPerLook = 8;
+
+// Whether each rank of this node has a core.
+bool has_own_core(const BackendContext& context) {
+  const int node = context.node_of[static_cast<std::size_t>(context.rank)];
+  return std::count(context.node_of.begin(), context.node_of.end(), node) <=
+         shm::usable_cores(shm::online_cores());
+}
+
+class TcpMesh final : public Mesh {
  public:
-  Sending(tcp::Engine& engine, int to, Slot slot, const void* data, std::size_t size_bytes)
-      : engine_(engine),
-        send_{.to = to,
-              .slot = slot,
-              .data = static_cast<const char*>(data),
-              .size_bytes = size_bytes} {
-    engine_.start(send_);
+  explicit TcpMesh(const BackendContext& context)
+      : has_core_(has_own_core(context)),
+        has_lanes_(std::count(context.node_of.begin(), context.node_of.end(),
+                              context.node_of.front()) < context.size),
+        connections_(context, poller_),
+        messages_(connections_) {
+    if (context.is_lookout) connect_all(context.deadline);
   }
-  Sending(const Sending&) = delete;
-  Sending& operator=(const Sending&) = delete;
-  ~Sending() override {
-    if (!is_over_) engine_.give_up(send_);
+
+  std::string name() const override { return "tcp"; }
+  int rank() const override { return connections_.rank(); }
+  int size() const override { return connections_.size(); }
+
+  // Pieces that need no grant, even if their size is rounded up; or that use all lanes.
+  std::size_t piece_bytes(std::size_t part_bytes) const override {
+    const bool uses_lanes = has_lanes_ && part_bytes >= 4 * tcp::kLeastLaneBytes;
+    return uses_lanes ? 2 * tcp::kLeastLaneBytes : tcp::kEagerBytes - 512;
   }
-  int wait(Deadline deadline) override {
-    engine_.wait(send_, deadline);
-    is_over_ = true;
-    return send_.to;
+  Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override {
+    return std::make_unique<InMesh<tcp::Send>>(*this,
+                                               tcp::Send{.to = to,
+                                                         .slot = slot,
+                                                         .data = static_cast<const char*>(data),
+                                                         .size_bytes = size_bytes});
   }
-  std::optional<bool> is_done() override { return engine_.would_end(send_); }
+  Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override {
+    return std::make_unique<InMesh<tcp::Receive>>(*this,
+                                                  tcp::Receive{.from = from,
+                                                               .slot = slot,
+                                                               .data = static_cast<char*>(data),
+                                                               .room_bytes = size_bytes});
+  }
+  Started recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) override {
+    return std::make_unique<InMesh<tcp::Receive>>(*this,
+                                                  tcp::Receive{.slot = slot,
+                                                               .data = static_cast<char*>(data),
+                                                               .room_bytes = size_bytes,
+                                                               .claim = claim});
+  }
+
+  void abort() noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      connections_.abort();
+    }
+    wake_all();
+  }
+  bool keeps_deadlines() const override { return true; }
+  std::vector<Lifeline> lifelines() const override { return connections_.lifelines(); }
+  void tell_lost(int rank) noexcept override {
+    if (rank < 0 || rank >= size()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      connections_.tell_lost(rank);
+    }
+    wake_all();
+  }
 
  private:
-  tcp::Engine& engine_;
-  tcp::Send send_;
-  bool is_over_ = false;
+  using Lock = std::unique_lock<std::mutex>;
+
+  // `Of`: tcp::Send or tcp::Receive.
+  template <typename Of>
+  class InMesh final : public Transfer {
+   public:
+    InMesh(TcpMesh& mesh, Of message) : mesh_(mesh), message_(std::move(message)) {
+      const Lock lock(mesh_.mutex_);
+      mesh_.messages_.start(message_);
+    }
+    ~InMesh() override {
+      if (is_over_) return;
+      const Lock lock(mesh_.mutex_);
+      if (!message_.is_done) mesh_.messages_.give_up(message_);
+    }
+    InMesh(const InMesh&) = delete;
+    InMesh& operator=(const InMesh&) = delete;
+
+    int finish(Deadline deadline) override {
+      Lock lock(mesh_.mutex_);
+      const auto is_over = [this] {
+        if (!message_.is_done) mesh_.messages_.check(message_);
+        return message_.is_done;
+      };
+      if (!mesh_.drive(lock, message_.peer(), is_over, deadline))
+        throw mesh_.connections_.lateness_of(message_.peer());
+      is_over_ = true;
+      return *message_.peer();
+    }
+    std::optional<bool> is_done() override {
+      Lock lock(mesh_.mutex_);
+      if (!has_ended() && !mesh_.is_driven_) mesh_.look(0, lock);
+      return has_ended();
+    }
+
+   private:
+    bool has_ended() const {
+      try {
+        if (!message_.is_done) mesh_.messages_.check(message_);
+        return message_.is_done;
+      } catch (const BackendFailure&) {
+        return true;
+      }
+    }
+
+    TcpMesh& mesh_;
+    Of message_;
+    bool is_over_ = false;
+  };
+
+  // Returns when every connection has been made or refused, and begun with a Hello; with a job key,
+  // when each rank has answered all others.
+  void connect_all(Deadline deadline) {
+    Lock lock(mutex_);
+    connections_.call_all();
+    const auto are_done = [this] { return !connections_.unanswered(); };
+    if (!drive(lock, std::nullopt, are_done, deadline))
+      throw connections_.lateness_of_call(*connections_.unanswered());
+  }
+
+  // Works for all messages until is_over() returns true or throws, or the deadline has passed:
+  // false. `peer`: the rank that is waited for; absent: any.
+  template <typename IsOver>
+  bool drive(Lock& lock, std::optional<int> peer, IsOver&& is_over, Deadline deadline) {
+    if (is_over()) return true;
+    const Deadline began = Deadline::clock::now();
+    int polls = 0;
+    for (Deadline now = began; now < deadline && !is_over(); now = Deadline::clock::now()) {
+      if (is_driven_) {
+        ++waiting_;
+        changed_.wait_until(lock, deadline);
+        --waiting_;
+        continue;
+      }
+      const bool sleeps = now - began >= kPollTime;
+      const bool polls_peer = !sleeps && peer && ++polls % kPollsPerLook != 0;
+      if (!polls_peer || !connections_.poll(*peer)) look(sleeps ? sleep_ms(deadline) : 0, lock);
+      if (!sleeps && (!has_core_ || now - began >= spin_time_)) yield_core(lock);
+    }
+    return is_over();
+  }
+
+  // Handles all pending events. Sleeps without the lock.
+  void look(int timeout_ms, Lock& lock) {
+    struct Driving {
+      explicit Driving(TcpMesh& driven) : mesh(driven) { mesh.is_driven_ = true; }
+      Driving(const Driving&) = delete;
+      Driving& operator=(const Driving&) = delete;
+      ~Driving() {
+        mesh.is_driven_ = false;
+        if (mesh.waiting_ > 0) mesh.changed_.notify_all();
+      }
+      TcpMesh& mesh;
+    };
+    const Driving driving(*this);
+    tcp::Poller::Events events{};
+    if (timeout_ms > 0) lock.unlock();
+    const std::size_t count = poller_.wait(events, timeout_ms);
+    if (timeout_ms > 0) lock.lock();
+    for (std::size_t i = 0; i < count && !connections_.is_aborted(); ++i) {
+      const tcp::Poller::Source source = tcp::Poller::source_of(events[i]);
+      if (source.kind == tcp::Poller::Source::Kind::WakeFlag) {
+        poller_.reset_wake_flag();
+      } else {
+        connections_.handle(source, events[i].events);
+      }
+    }
+    connections_.do_what_is_due();
+  }
+
+  // Rounded up.
+  int sleep_ms(Deadline deadline) const {
+    const auto left =
+        std::chrono::ceil<milliseconds>(connections_.next_due(deadline) - Deadline::clock::now());
+    return static_cast<int>(std::clamp<milliseconds::rep>(left.count(), 0, 60'000));
+  }
+
+  // If another thread has run meanwhile, it was the other rank, which shares this core and should
+  // get it sooner, or a program that keeps the core for milliseconds and should get it later.
+  void yield_core(Lock& lock) {
+    lock.unlock();
+    const Deadline began = Deadline::clock::now();
+    sched_yield();
+    const auto took = Deadline::clock::now() - began;
+    lock.lock();
+    if (took > 10 * kMostSpinTime) {
+      spin_time_ = kMostSpinTime;
+    } else if (took > kLeastSpinTime) {
+      spin_time_ = std::max(kLeastSpinTime, spin_time_ / 2);
+    }
+  }
+
+  void wake_all() noexcept {
+    poller_.wake();
+    changed_.notify_all();
+  }
+
+  const bool has_core_;
+  const bool has_lanes_;  // large messages to some ranks use several connections
+  const tcp::Poller poller_{};
+
+  std::mutex mutex_;  // of all that follows
+  std::condition_variable changed_;
+  bool is_driven_ = false;
+  int waiting_ = 0;
+  microseconds spin_time_{20};  // adapts
+  tcp::Connections connections_;
+  tcp::Messages messages_;
 };
 
-class TcpMesh::Receiving final : public Message {
- public:
-  Receiving(tcp::Engine& engine, std::optional<int> from, Slot slot, void* data,
-            std::size_t room_bytes, ClaimSide claim = {})
-      : engine_(engine),
-        receive_{.from = from,
-                 .slot = slot,
-                 .data = static_cast<char*>(data),
-                 .room_bytes = room_bytes,
-                 .claim = claim} {
-    engine_.start(receive_);
-  }
-  Receiving(const Receiving&) = delete;
-  Receiving& operator=(const Receiving&) = delete;
-  ~Receiving() override {
-    if (!is_over_) engine_.give_up(receive_);
-  }
-  int wait(Deadline deadline) override {
-    const int from = engine_.wait(receive_, deadline);
-    is_over_ = true;
-    return from;
-  }
-  std::optional<bool> is_done() override { return engine_.would_end(receive_); }
+}  // namespace
 
- private:
-  tcp::Engine& engine_;
-  tcp::Receive receive_;
-  bool is_over_ = false;
-};
-
-TcpMesh::TcpMesh(const BackendContext& context) : engine_(std::make_unique<tcp::Engine>(context)) {}
-TcpMesh::~TcpMesh() = default;
-
-int TcpMesh::rank() const { return engine_->rank(); }
-int TcpMesh::size() const { return engine_->size(); }
-// Pieces that need no grant, even if their size is rounded up; or that use all lanes.
-std::size_t TcpMesh::piece_bytes(std::size_t part_bytes) const {
-  const bool uses_lanes = engine_->has_lanes() && part_bytes >= 4 * tcp::kLeastLaneBytes;
-  return uses_lanes ? 2 * tcp::kLeastLaneBytes : tcp::kEagerBytes - 512;
+std::unique_ptr<Mesh> make_tcp_mesh(const BackendContext& context) {
+  return std::make_unique<TcpMesh>(context);
 }
-
-Mesh::Started TcpMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
-  return std::make_unique<Sending>(*engine_, to, slot, data, size_bytes);
-}
-
-Mesh::Started TcpMesh::recv(int from, Slot slot, void* data, std::size_t size_bytes) {
-  return std::make_unique<Receiving>(*engine_, from, slot, data, size_bytes);
-}
-
-Mesh::Started TcpMesh::recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) {
-  return std::make_unique<Receiving>(*engine_, std::nullopt, slot, data, size_bytes, claim);
-}
-
-void TcpMesh::abort() noexcept { engine_->abort(); }
-std::vector<Lifeline> TcpMesh::lifelines() const { return engine_->lifelines(); }
-void TcpMesh::tell_lost(int rank) noexcept { engine_->tell_lost(rank); }
 
 std::unique_ptr<Backend> connect_tcp(const BackendContext& context) {
-  return make_mesh_backend(std::make_unique<TcpMesh>(context), context.is_debug);
+  return make_mesh_backend(make_tcp_mesh(context), context.is_debug);
 }
 
 }  // namespace drun::worker

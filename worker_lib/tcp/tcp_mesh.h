@@ -5,6 +5,8 @@
 //            message of at most kEagerBytes is handed to the system when send() returns, if the
 //            receiver's window has room and the connection needs no proof any more. Larger
 //            messages move while a thread of this rank waits.
+// Locks:     one mutex protects everything. A thread that waits for a message handles the events of
+//            all messages. Other waiting threads sleep on a condition variable meanwhile.
 // Death:     a closed connection means that the peer's process has ended or its group has failed.
 //            Messages that it sent before still arrive.
 // Security:  nothing is encrypted. In a job with a secret, both ranks of a connection prove that
@@ -15,47 +17,18 @@
 //            closed: PeerLost.
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "worker_lib/mesh/mesh.h"
 
 namespace drun::worker {
-namespace tcp {
-class Engine;
-}
 
-class TcpMesh final : public Mesh {
- public:
-  // Listens, and exchanges the addresses with all ranks over the store, which is not used
-  // afterwards. Connections are made when they are needed; a lookout makes all of them here. Throws
-  // BackendFailure, or the store's WorkerError.
-  explicit TcpMesh(const BackendContext& context);
-  ~TcpMesh() override;
-  TcpMesh(const TcpMesh&) = delete;
-  TcpMesh& operator=(const TcpMesh&) = delete;
+// Listens, and exchanges the addresses with all ranks over the store, which is not used afterwards.
+// Connections are made when they are needed; a lookout makes all of them here. Throws
+// BackendFailure, or the store's WorkerError.
+std::unique_ptr<Mesh> make_tcp_mesh(const BackendContext& context);
 
-  std::string name() const override { return "tcp"; }
-  int rank() const override;
-  int size() const override;
-  std::size_t piece_bytes(std::size_t part_bytes) const override;
-  Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override;
-  Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override;
-  Started recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) override;
-
-  void abort() noexcept override;
-  bool keeps_deadlines() const override { return true; }
-  std::vector<Lifeline> lifelines() const override;
-  void tell_lost(int rank) noexcept override;
-
- private:
-  class Sending;
-  class Receiving;
-  std::unique_ptr<tcp::Engine> engine_;
-};
-
+// A backend over such a mesh.
 std::unique_ptr<Backend> connect_tcp(const BackendContext& context);
 
 }  // namespace drun::worker

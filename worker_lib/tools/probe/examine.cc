@@ -4,17 +4,14 @@
 #include <array>
 #include <charconv>
 #include <map>
-#include <random>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "drun/error.h"
 #include "worker_lib/base/deadline.h"
-#include "worker_lib/tools/probe/facts_json.h"
-#include "worker_lib/tools/probe/host.h"
+#include "worker_lib/tools/probe/formats.h"
 #include "worker_lib/tools/probe/look.h"
-#include "worker_lib/tools/probe/names.h"
 #include "worker_lib/tools/probe/pair_rate.h"
 #include "worker_lib/tools/probe/visits.h"
 
@@ -40,24 +37,6 @@ bool read_word(std::string_view word, Task& task) {
   return false;
 }
 
-}  // namespace
-
-Result<Task> parse_task(std::span<const std::string> words) {
-  Task task;
-  for (const std::string& word : words) {
-    if (!read_word(word, task))
-      return Error{ErrorCode::Usage, "\"" + word +
-                                         "\" makes no sense here; this is what drun doctor starts "
-                                         "on every node, and drun of the same version"};
-  }
-  return task;
-}
-
-}  // namespace drun::probe
-
-namespace drun::probe {
-namespace {
-
 using worker::left_until;
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
@@ -68,13 +47,6 @@ constexpr std::chrono::seconds kFactsAtMost{20};
 
 std::string key(const char* what, int node) {
   return std::string(what) + "/" + std::to_string(node);
-}
-
-std::string new_token() {
-  std::random_device random;
-  std::string token;
-  while (token.size() < kTokenBytes) token += static_cast<char>('a' + random() % 26);
-  return token;
 }
 
 [[noreturn]] void raise(const Error& error) {
@@ -196,6 +168,17 @@ class Examination {
 };
 
 }  // namespace
+
+Result<Task> parse_task(std::span<const std::string> words) {
+  Task task;
+  for (const std::string& word : words) {
+    if (!read_word(word, task))
+      return Error{ErrorCode::Usage, "\"" + word +
+                                         "\" makes no sense here; this is what drun doctor starts "
+                                         "on every node, and drun of the same version"};
+  }
+  return task;
+}
 
 Examined examine(const Seat& seat, const Task& task, const std::shared_ptr<KeyStore>& store) {
   return Examination(seat, task, store).run();

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,12 +18,13 @@ namespace drun::probe {
 
 std::string bytes_text(std::uint64_t bytes);                        // "64 MiB", "1.5 TiB"
 std::string limit_text(const std::optional<std::uint64_t>& limit);  // "1024", "unlimited"
-std::string rate_text(double gbytes_per_s);                         // "11.2 GB/s", "0.03 GB/s"
-std::string time_text(double seconds);                              // "35 us", "1.2 ms", "3.5 s"
-std::string clock_text(double ahead_s, double bound_s);             // "+1.2 ms +-0.1 ms", "0"
-std::string or_none(const std::string& text);                       // "none" if it is empty
+std::string bytes_limit_text(const std::optional<std::uint64_t>& limit);
+std::string rate_text(double gbytes_per_s);              // "11.2 GB/s", "0.03 GB/s"
+std::string time_text(double seconds);                   // "35 us", "1.2 ms", "3.5 s"
+std::string clock_text(double ahead_s, double bound_s);  // "+1.2 ms +-0.1 ms", "0"
+std::string or_none(const std::string& text);            // "none" if it is empty
 
-// --- Problems of single nodes
+// --- Problems
 
 struct Finding {
   bool is_problem = false;
@@ -52,33 +52,5 @@ std::vector<Finding> findings_about(int node, const std::vector<Finding>& findin
 std::string node_name(const Reports& reports, int node);
 // "nodes 0-2, 7"; "node 2 (gpu2)" for one node.
 std::string node_names(const Reports& reports, const std::vector<int>& nodes);
-
-// --- Nodes that differ from the others in one property
-
-struct Property {
-  std::string name{};  // "nofile", "MTU"
-  bool is_problem = false;
-  // Only a node that has less than most is reported.
-  bool is_less_worse = false;
-  // For a number: the fraction of the others' value that is still acceptable.
-  double tolerance = 1.0;
-  std::string remedy{};
-  std::function<std::string(const NodeFacts&)> text{};  // empty: unknown on that node
-  std::function<double(const NodeFacts&)> number{};     // absent: texts are compared
-};
-
-// One finding per value that differs from the most frequent one.
-std::vector<Finding> differences(const Reports& reports, const Property& property);
-
-// --- Problems between nodes: unreachable nodes, names, slow pairs
-//
-// A node is reported once if all attempts to reach it failed, or all attempts from it. A node is
-// slow if its best pair is slower than half of the median node's best pair. Otherwise, a pair is
-// slow if it is slower than half of that.
-
-void add_link_findings(std::vector<Finding>& findings, const Reports& reports);
-
-// The rate of the median node's best pair; 0 without pairs.
-double usual_rate(const Reports& reports);
 
 }  // namespace drun::probe

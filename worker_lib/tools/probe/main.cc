@@ -10,8 +10,7 @@
 #include "drun/error.h"
 #include "rendezvous/job/world.h"
 #include "worker_lib/tools/probe/examine.h"
-#include "worker_lib/tools/probe/facts_json.h"
-#include "worker_lib/tools/probe/table.h"
+#include "worker_lib/tools/probe/formats.h"
 
 namespace drun::probe {
 namespace {
