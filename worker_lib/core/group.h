@@ -32,50 +32,11 @@
 
 #include "drun/backend.h"
 #include "drun/process_group.h"
-#include "rendezvous/job/world.h"
-#include "worker_lib/core/backends.h"
 #include "worker_lib/core/calls.h"
 #include "worker_lib/core/cause.h"
-#include "worker_lib/core/requests.h"
-#include "worker_lib/core/watch.h"
-#include "worker_lib/start/peer_processes.h"
+#include "worker_lib/core/join.h"
 
 namespace drun {
-namespace worker {
-
-// Shared by all groups that originate from one connect.
-struct Job {
-  WorkerIdentity self;
-  std::chrono::milliseconds timeout{0};  // default of calls
-  BackendChoice backend;
-  std::optional<int> device = std::nullopt;
-  std::string address = "";  // this rank's
-  bool is_debug = false;
-  bool rank0_hosts_store = false;
-  std::shared_ptr<void> hosted_store = nullptr;  // only kept alive
-  std::atomic<std::uint32_t> groups = 0;         // created in this process, without the first
-  PeerProcesses processes = {};
-  Watch watch;
-  Progress progress;
-};
-
-struct GroupParts {
-  std::shared_ptr<Job> job;
-  int rank = 0;
-  int size = 1;
-  std::vector<int> node_of = {0};
-  std::vector<int> world_ranks = {0};  // of this group's ranks
-  std::uint32_t label = 0;  // identifies a group of this process to observers; 0: the first
-  std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; null in a world of one
-  std::unique_ptr<Backend> backend = nullptr;
-};
-
-// Connects the backend of a group with these parts. `split_off`: from the parent group's backend.
-// Throws BackendFailure or WorkerError.
-std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
-                                         std::shared_ptr<void> split_off = nullptr);
-
-}  // namespace worker
 
 class ProcessGroup::Group {
  public:
@@ -92,9 +53,9 @@ class ProcessGroup::Group {
   void run(const Call& call, Timeout timeout);
   // `counts`: kept until the operation is done.
   Work start(const Call& call, Timeout timeout, std::shared_ptr<const void> counts = nullptr);
-  int exchange(const worker::Message& message, Timeout timeout);
-  Work start(const worker::Message& message, Timeout timeout);
-  std::vector<Work> start(const std::vector<worker::Message>& batch, Timeout timeout);
+  int exchange(const MessageCall& message, Timeout timeout);
+  Work start(const MessageCall& message, Timeout timeout);
+  std::vector<Work> start(const std::vector<MessageCall>& batch, Timeout timeout);
   // Of an operation that is started now.
   Deadline deadline(Timeout timeout) const;
   void monitored_barrier(Timeout timeout, bool names_all);
@@ -143,18 +104,18 @@ class ProcessGroup::Group {
   template <typename Namer>
   Pending pend(const Namer& name);
   void check_possible(const Call& call) const;
-  void check_possible(const worker::Message& message) const;
+  void check_possible(const MessageCall& message) const;
   // Runs `action`. An exception becomes the group's failure.
   template <typename Namer, typename Action>
   auto guarded(const Namer& name, const Limit& limit, Action&& action);
   // Runs `action` after all earlier operations.
   template <typename Namer, typename Action>
   void in_turn(const Namer& name, const Limit& limit, Action&& action);
-  // A started operation, a Call or a worker::Message. Finishes its Transfer.
+  // A started operation, a Call or a MessageCall. Finishes its Transfer.
   template <typename What>
   class Started;
   // The Work of a started message.
-  Work watched(const worker::Message& message, const Limit& limit, Pending pending,
+  Work watched(const MessageCall& message, const Limit& limit, Pending pending,
                const std::shared_ptr<Transfer>& transfer);
   // Throws a failure as the operation's error, without breaking the group.
   void start_thread_of(const Name& name, const std::function<void()>& start);
@@ -170,8 +131,8 @@ class ProcessGroup::Group {
   // These record the operation in the heartbeat page (pulse.h).
   void run_now(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
-  std::unique_ptr<Transfer> post(const worker::Message& message);
-  std::vector<std::unique_ptr<Transfer>> post(const std::vector<worker::Message>& batch);
+  std::unique_ptr<Transfer> post(const MessageCall& message);
+  std::vector<std::unique_ptr<Transfer>> post(const std::vector<MessageCall>& batch);
   // Waits until every key is set; false if the deadline passes. keys[i] belongs to ranks[i]: throws
   // PeerLost if that rank has ended without setting it.
   bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,
@@ -190,7 +151,7 @@ class ProcessGroup::Group {
   void on_end(int rank);
   BackendFailure late(const Limit& limit) const;
   WorkerError error(WorkerError::Kind kind, const std::string& operation,
-                    const std::string& message) const;
+                    const std::string& message, std::optional<int> peer = std::nullopt) const;
 
   worker::GroupParts parts_;
   const int fork_generation_;

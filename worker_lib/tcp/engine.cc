@@ -11,8 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "worker_lib/base/cores.h"
 #include "worker_lib/base/deadline.h"
-#include "worker_lib/shm/cores.h"
 
 namespace drun::worker::tcp {
 namespace {
@@ -70,7 +70,7 @@ Engine::Engine(const BackendContext& context)
   if (!epoll_ || !bell_) throw system_failure("cannot wait for connections");
   const int own_node = context.node_of[static_cast<std::size_t>(rank_)];
   const auto neighbors = std::count(context.node_of.begin(), context.node_of.end(), own_node);
-  has_core_ = neighbors <= shm::usable_cores(shm::online_cores());
+  has_core_ = neighbors <= usable_cores(online_cores());
   const std::string address = context.address.empty() ? "127.0.0.1" : context.address;
   listener_ = listen_at(address);
   own_ = {address, listener_.port, make_key(), job_key_.has_value()};
