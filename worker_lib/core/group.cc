@@ -27,12 +27,6 @@ using worker::to_string;
 using worker::WaitMark;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds kReportTime{1000};
-// A store that responds does so within this time.
-constexpr Milliseconds kPromptTime{100};
-// The kernel closes a process's connections before it reports the end of the process.
-constexpr Milliseconds kConfirmTime{500};
-constexpr Milliseconds kBetweenLooks{20};
 // Backends that keep deadlines themselves report more details than the group can. They get this
 // time after the deadline.
 constexpr Milliseconds kBackstop{1000};
@@ -93,8 +87,8 @@ std::unique_ptr<Transfer> marked(PulseMark mark, std::unique_ptr<Transfer> trans
 ProcessGroup::Group::Group(worker::GroupParts parts)
     : parts_(std::move(parts)),
       fork_generation_(worker::fork_generation()),
+      failure_(parts_),
       requests_(std::make_unique<worker::GroupRequests>(parts_.job->progress)) {
-  has_ended_.resize(static_cast<std::size_t>(parts_.size));
   std::vector<Lifeline> lifelines = parts_.backend->lifelines();
   // Other backends, such as Gloo, detect ends themselves, in order with data sent before.
   is_backend_told_ = !lifelines.empty();
@@ -113,30 +107,8 @@ ProcessGroup::Group::Group(worker::GroupParts parts)
 }
 
 void ProcessGroup::Group::on_end(int rank) {
-  {
-    const std::lock_guard lock(ending_);
-    has_ended_[static_cast<std::size_t>(rank)] = true;
-  }
+  failure_.add_end(rank);
   if (is_backend_told_) parts_.backend->tell_lost(rank);
-}
-
-std::optional<int> ProcessGroup::Group::ended_rank(const std::vector<int>& ranks,
-                                                   Milliseconds time) {
-  {
-    const std::lock_guard lock(ending_);
-    for (const int rank : ranks) {
-      if (has_ended_[static_cast<std::size_t>(rank)]) return rank;
-    }
-  }
-  std::vector<int> in_world;
-  in_world.reserve(ranks.size());
-  for (const int rank : ranks) {
-    in_world.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
-  }
-  const std::optional<int> ended = parts_.job->processes.ended(in_world, time);
-  if (!ended) return std::nullopt;
-  return ranks[static_cast<std::size_t>(std::find(in_world.begin(), in_world.end(), *ended) -
-                                        in_world.begin())];
 }
 
 ProcessGroup::Group::~Group() {
@@ -146,22 +118,9 @@ ProcessGroup::Group::~Group() {
     static_cast<void>(requests_.release());
     return;
   }
-  destroy();
+  failure_.destroy();
   requests_->stop();
   if (lifelines_ != 0) parts_.job->watch.remove(lifelines_);
-}
-
-void ProcessGroup::Group::destroy() {
-  const std::lock_guard lock(failing_);
-  if (!first_cause_) {
-    first_cause_ = Cause{.reporter = parts_.rank,
-                         .kind = Kind::Broken,
-                         .operation = "destroy",
-                         .message = "the group was destroyed"};
-    is_broken_ = true;
-  }
-  parts_.backend->abort();
-  failed_.notify_all();
 }
 
 Deadline ProcessGroup::Group::deadline(Timeout timeout) const {
@@ -181,12 +140,12 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
                 "this process was forked from one that has a group, which stays its parent's; fork "
                 "before init_process_group, or exec");
   }
-  if (is_broken_) {
-    const std::lock_guard lock(failing_);
+  if (failure_.is_broken()) {
+    const Cause first = failure_.cause();
     throw error(Kind::Broken, name(),
-                "the group is broken since rank " + std::to_string(first_cause_->reporter) + "'s " +
-                    first_cause_->operation + ": " + first_cause_->message,
-                first_cause_->peer);
+                "the group is broken since rank " + std::to_string(first.reporter) + "'s " +
+                    first.operation + ": " + first.message,
+                first.peer);
   }
   const Milliseconds time = std::min(limit, kLongest);
   return {.deadline = worker::deadline_in(time), .time = time};
@@ -508,9 +467,9 @@ bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
     } catch (const WorkerError& failure) {
       if (failure.kind() != Kind::Timeout) throw;
     }
-    while (const std::optional<int> lost = ended_rank(waited_for, Milliseconds(0))) {
+    while (const std::optional<int> lost = failure_.ended_rank(waited_for, Milliseconds(0))) {
       const auto at = std::find(ranks.begin(), ranks.end(), *lost) - ranks.begin();
-      if (!parts_.store->has(keys[static_cast<std::size_t>(at)], kReportTime)) {
+      if (!parts_.store->has(keys[static_cast<std::size_t>(at)], worker::kReportTime)) {
         throw BackendFailure(
             Kind::PeerLost, lost,
             "the process of rank " + std::to_string(*lost) + " ended before it came to the barrier",
@@ -533,7 +492,7 @@ void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadl
   if (wait_or_lose(keys, others, deadline)) return;
   std::vector<int> missing;
   for (int rank = 1; rank < parts_.size; ++rank) {
-    if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], kReportTime)) continue;
+    if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], worker::kReportTime)) continue;
     missing.push_back(rank);
     if (!names_all) break;
   }
@@ -671,84 +630,13 @@ WorkerError ProcessGroup::Group::error(Kind kind, const std::string& operation,
 }
 
 WorkerError ProcessGroup::Group::fail(const std::string& operation, const BackendFailure& failure) {
-  std::unique_lock lock(failing_);
-  if (failure.kind == Kind::Broken) {
-    failed_.wait_for(lock, kReportTime, [this] { return first_cause_.has_value(); });
-  }
-  const Cause mine{.reporter = parts_.rank,
-                   .kind = failure.kind,
-                   .peer = failure.peer,
-                   .operation = operation,
-                   .message = failure.what()};
-  if (!first_cause_) {
-    Cause cause = mine;
-    if (failure.kind == Kind::PeerLost && !failure.has_peer_ended) confirm(cause);
-    // Before the abort: peers that see a connection close must find the cause, or they blame this
-    // rank.
-    first_cause_ = publish(cause);
-    is_broken_ = true;
-    parts_.backend->abort();
-    failed_.notify_all();
-  }
-  const Cause& first = *first_cause_;
+  const Cause first = failure_.fail(operation, failure);
   std::string message = first.message;
-  if (first.reporter != mine.reporter || first.operation != operation) {
+  if (first.reporter != parts_.rank || first.operation != operation) {
     message = "rank " + std::to_string(first.reporter) + "'s " + first.operation +
               " failed first: " + first.message;
   }
   return error(first.kind, operation, message, first.peer);
-}
-
-void ProcessGroup::Group::confirm(Cause& cause) {
-  std::vector<int> suspects;
-  if (cause.peer) suspects.push_back(*cause.peer);
-  for (int rank = 0; rank < parts_.size && !cause.peer; ++rank) {
-    if (rank != parts_.rank) suspects.push_back(rank);
-  }
-  const bool can_confirm = std::any_of(suspects.begin(), suspects.end(), [&](int rank) {
-    return parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]) >= 0;
-  });
-  const bool can_learn = can_confirm || parts_.store;
-  const Deadline deadline = worker::deadline_in(can_learn ? kConfirmTime : Milliseconds(0));
-  do {
-    if (const std::optional<int> ended = ended_rank(suspects, kBetweenLooks)) {
-      cause.peer = ended;
-      cause.message =
-          "the process of rank " + std::to_string(*ended) + " has ended: " + cause.message;
-      return;
-    }
-  } while (Deadline::clock::now() < deadline && !has_first_cause());
-}
-
-bool ProcessGroup::Group::has_first_cause() {
-  try {
-    return parts_.store && parts_.store->has("first_cause", kPromptTime);
-  } catch (const WorkerError&) {
-    return false;
-  }
-}
-
-Cause ProcessGroup::Group::publish(const Cause& cause) {
-  if (!parts_.store) return cause;
-  try {
-    const std::string winner =
-        parts_.store->compare_set("first_cause", "", encode(cause), kPromptTime);
-    return worker::decode_cause(winner).value_or(cause);
-  } catch (const WorkerError&) {
-    // No thread of this rank waits for the store any longer.
-    parts_.backend->abort();
-  }
-  try {
-    const std::string winner =
-        parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);
-    return worker::decode_cause(winner).value_or(cause);
-  } catch (const WorkerError&) {
-    // The store is gone too, so this rank's own cause is used.
-    if (cause.kind != Kind::PeerLost || !parts_.job->rank0_hosts_store) return cause;
-    Cause better = cause;
-    better.message += "; the store, which the job's rank 0 hosts, is gone too";
-    return better;
-  }
 }
 
 }  // namespace drun

@@ -7,14 +7,7 @@
 //          running or pending, when it is queued under submitting_. No thread waits for another
 //          rank while it holds submitting_. Collectives that the backend starts itself, such as on
 //          GPUs, are not ordered with the others.
-// Failing: 1. After a lost connection, the group waits up to half a second for the kernel to report
-//          the end of a process on this node, or for another rank's cause.
-//          2. The cause is put into the store, unless another rank's cause is there already. Every
-//          rank reports the first one.
-//          3. The backend is aborted. This wakes this rank's other threads, and the peers detect it
-//          and do the same. If the store does not respond, the abort is delayed by kPromptTime
-//          only, and the cause is sent again afterwards. If a rank detects a closed connection,
-//          then either the cause is in the store or the peer's process has ended.
+// Failing: see failure.h.
 // Threads: the caller's for the operations that it waits for; those of the job's Progress for
 //          others, and to complete what the backend has started; the job's watch.
 // Destroy: requests, backend, store, hosted store, in this order.
@@ -33,7 +26,7 @@
 #include "drun/backend.h"
 #include "drun/process_group.h"
 #include "worker_lib/core/calls.h"
-#include "worker_lib/core/cause.h"
+#include "worker_lib/core/failure.h"
 #include "worker_lib/core/join.h"
 
 namespace drun {
@@ -71,7 +64,7 @@ class ProcessGroup::Group {
   // Whether no operation is running or pending.
   bool is_idle();
 
-  void destroy();
+  void destroy() { failure_.destroy(); }
 
  private:
   // The text for an operation in errors; made only if needed.
@@ -141,13 +134,6 @@ class ProcessGroup::Group {
 
   // Breaks the group unless it is broken already. Returns the error to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);
-  worker::Cause publish(const worker::Cause& cause);
-  // Sets the rank whose process has ended, if that is why a connection was lost. Waits up to
-  // kConfirmTime for the kernel's report.
-  void confirm(worker::Cause& cause);
-  bool has_first_cause();
-  // The first of `ranks` whose process has ended; waits for one for up to `time`.
-  std::optional<int> ended_rank(const std::vector<int>& ranks, std::chrono::milliseconds time);
   void on_end(int rank);
   BackendFailure late(const Limit& limit) const;
   WorkerError error(WorkerError::Kind kind, const std::string& operation,
@@ -163,12 +149,7 @@ class ProcessGroup::Group {
   int groups_ = 0;                        // created from this one
   int barriers_ = 0;                      // monitored ones
   int tellings_ = 0;                      // exchanges of numbers over the store
-  std::atomic<bool> is_broken_ = false;
-  std::mutex failing_;
-  std::condition_variable failed_;  // first_cause_ is set
-  std::optional<worker::Cause> first_cause_;
-  std::mutex ending_;
-  std::vector<bool> has_ended_;  // by rank, as reported by lifelines
+  worker::GroupFailure failure_;
   bool is_backend_told_ = false;
   worker::Watch::Id lifelines_ = 0;
   std::unique_ptr<worker::GroupRequests> requests_;

@@ -52,11 +52,11 @@ struct TypeTraits {
 };
 
 TypeTraits traits_of(DataType type) {
-  constexpr TypeTraits kTraits[] = {{"u8", 1},          {"i8", 1},        {"i16", 2},
-                                    {"i32", 4},         {"u32", 4},       {"i64", 8},
-                                    {"u64", 8},         {"f16", 2, true}, {"bf16", 2, true},
-                                    {"f32", 4, true},   {"f64", 8, true}, {"f8e4m3", 1, true},
-                                    {"f8e5m2", 1, true}};
+  static constexpr TypeTraits kTraits[] = {
+      {"u8", 1},          {"i8", 1},        {"i16", 2},       {"i32", 4},
+      {"u32", 4},         {"i64", 8},       {"u64", 8},       {"f16", 2, true},
+      {"bf16", 2, true},  {"f32", 4, true}, {"f64", 8, true}, {"f8e4m3", 1, true},
+      {"f8e5m2", 1, true}};
   const auto at = static_cast<std::size_t>(type);
   return at < std::size(kTraits) ? kTraits[at] : TypeTraits{};
 }

@@ -98,7 +98,6 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
 
   std::byte* data() const { return data_; }
-  std::size_t size_bytes() const { return size_bytes_; }
 
  private:
   std::byte* data_ = nullptr;
