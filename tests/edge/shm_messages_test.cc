@@ -54,10 +54,10 @@ TEST_CASE("shared memory: messages of any length arrive whole and in order") {
 }
 
 TEST_CASE("shared memory: beyond 32 ranks, rings are small, and messages of any length arrive") {
-  using worker::shm::Layout;
-  CHECK(Layout(8).size_bytes() < 26'000'000);
-  CHECK(Layout(64).size_bytes() < 136'000'000);
-  CHECK(Layout(128).size_bytes() < 410'000'000);
+  using worker::shm::Segment;
+  CHECK(Segment::bytes_for(8) < 26'000'000);
+  CHECK(Segment::bytes_for(64) < 136'000'000);
+  CHECK(Segment::bytes_for(128) < 410'000'000);
   std::atomic<std::size_t> mapped_bytes = 0;
   test::run_shm_threads(64, [&](ShmRank& self) {
     if (self.rank() > 1) return;

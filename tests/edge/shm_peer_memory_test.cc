@@ -32,9 +32,8 @@ using test::StoreProcess;
 using Integers = std::vector<std::int32_t>;
 
 shm::Segment new_segment(int size) {
-  const std::size_t bytes = shm::Layout(size).size_bytes();
-  const UniqueFd memory = shm::create_memory(bytes);
-  return shm::Segment(std::make_shared<const shm::Mapping>(memory.get(), 0, bytes), size);
+  const UniqueFd memory = shm::create_memory(shm::Segment::bytes_for(size));
+  return shm::Segment(memory.get(), size);
 }
 
 std::uint64_t address_of(const void* data) { return reinterpret_cast<std::uintptr_t>(data); }
@@ -169,7 +168,8 @@ TEST_CASE(
     for (const std::size_t count : {1U << 20, (1U << 20) + 1, 3U << 20, (8U << 20) + 3}) {
       Integers data(count);
       std::iota(data.begin(), data.end(), rank);
-      self.run(worker::all_reduce_call({rank, 2}, data, ReduceOp::Sum));
+      self.run(worker::make_call(
+          {rank, 2}, {.operation = Operation::AllReduce, .input = data, .output = data}));
       bool is_right = true;
       for (std::size_t i = 0; i < count; ++i) is_right &= data[i] == static_cast<int>(2 * i + 1);
       expect(is_right, "the sum of " + std::to_string(count));
@@ -189,7 +189,8 @@ TEST_CASE("shared memory: a sum over a buffer that becomes unreadable fails on b
     if (self.rank() == 1) pages.close(kPages / 4);
     const Elements data(pages.data(), pages.size_bytes() / 4, DataType::F32);
     const std::string failure = self.failure_of([&] {
-      self.run(worker::all_reduce_call({self.rank(), 2}, data, ReduceOp::Sum));
+      self.run(worker::make_call(
+          {self.rank(), 2}, {.operation = Operation::AllReduce, .input = data, .output = data}));
     });
     expect(failure.find("can be read at its ends, but not in between") != std::string::npos,
            failure);

@@ -21,6 +21,7 @@
 #include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shm_ranks.h"
+#include "worker_lib/base/cores.h"
 #include "worker_lib/core/watch.h"
 #include "worker_lib/shm/shm_backend.h"
 #include "worker_lib/shm/wait.h"
@@ -236,7 +237,7 @@ TEST_CASE("asynchronous operations are an error if no thread can be started") {
 TEST_CASE("ranks that are bound to different cores poll before they sleep") {
   cpu_set_t cores;
   REQUIRE(sched_getaffinity(0, sizeof cores, &cores) == 0);
-  if (CPU_COUNT(&cores) < 2 || worker::shm::usable_cores() < 2) {
+  if (CPU_COUNT(&cores) < 2 || worker::usable_cores() < 2) {
     WARN("skipped: fewer than two cores");
     return;
   }
@@ -252,7 +253,7 @@ TEST_CASE("ranks that are bound to different cores poll before they sleep") {
     CPU_SET(numbers[are_apart ? static_cast<std::size_t>(rank) : 0], &own);
     expect(sched_setaffinity(0, sizeof own, &own) == 0, "a core of its own");
     const auto parts = worker::shm::connect_parts(test::shm_context(rank, 2, store.port()));
-    say(std::to_string(worker::shm::count_cores(parts.cores)));
+    say(std::to_string(worker::count_cores(parts.cores)));
     say(worker::shm::spin_policy_for(2, parts.cores).looks > 0 ? "looks" : "sleeps");
   });
   check_exited(ends);
@@ -261,7 +262,7 @@ TEST_CASE("ranks that are bound to different cores poll before they sleep") {
 
 TEST_CASE("a watch reports every late operation and no others") {
   worker::Watch watch;
-  constexpr int kThreads = 40;  // more than the watch has slots
+  constexpr int kThreads = 40;  // more than the watch has slots at first
   std::atomic<int> late = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {

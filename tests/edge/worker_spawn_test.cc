@@ -21,7 +21,7 @@
 #include "tests/support/default_sigterm.h"
 #include "tests/support/machine.h"
 #include "tests/support/process.h"
-#include "worker_lib/start/running_threads.h"
+#include "worker_lib/start/processes.h"
 
 namespace drun {
 namespace {

@@ -7,11 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "worker_lib/shm/handshake.h"
+#include "worker_lib/shm/connect.h"
 
 namespace {
 
 using namespace drun::worker::shm;
+using drun::worker::CoreMask;
 
 constexpr std::uint64_t kSegmentBytes = 4096;
 

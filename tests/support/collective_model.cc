@@ -6,6 +6,7 @@
 
 #include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
+#include "worker_lib/math/with_type.h"
 
 namespace drun::test {
 namespace {
@@ -25,34 +26,7 @@ void put(char* to, int value) {
 }
 
 void put(char* to, DataType type, int value) {
-  switch (type) {
-    case DataType::U8:
-      return put<std::uint8_t>(to, value);
-    case DataType::I8:
-      return put<std::int8_t>(to, value);
-    case DataType::I16:
-      return put<std::int16_t>(to, value);
-    case DataType::I32:
-      return put<std::int32_t>(to, value);
-    case DataType::U32:
-      return put<std::uint32_t>(to, value);
-    case DataType::I64:
-      return put<std::int64_t>(to, value);
-    case DataType::U64:
-      return put<std::uint64_t>(to, value);
-    case DataType::F16:
-      return put<Float16>(to, value);
-    case DataType::BF16:
-      return put<BFloat16>(to, value);
-    case DataType::F32:
-      return put<float>(to, value);
-    case DataType::F64:
-      return put<double>(to, value);
-    case DataType::F8E4M3:
-      return put<Float8E4M3>(to, value);
-    case DataType::F8E5M2:
-      return put<Float8E5M2>(to, value);
-  }
+  worker::with_type(type, [&](auto sample) { put<decltype(sample)>(to, value); });
 }
 
 // A rank's input numbers, small enough for exact products. They repeat with a prime period, which

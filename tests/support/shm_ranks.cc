@@ -84,17 +84,16 @@ std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body, bool reads
 
 void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body) {
   namespace shm = worker::shm;
-  const std::size_t bytes = shm::Layout(size).size_bytes();
-  const UniqueFd memory = shm::create_memory(bytes);
+  const UniqueFd memory = shm::create_memory(shm::Segment::bytes_for(size));
   const UniqueFd regions = shm::create_memory(0);
-  const auto mapping = std::make_shared<const shm::Mapping>(memory.get(), 0, bytes);
+  const shm::Segment segment(memory.get(), size);
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       ShmRank self(shm::make_backend({.rank = rank,
-                                      .segment = shm::Segment(mapping, size),
+                                      .segment = segment,
                                       .regions = UniqueFd(dup(regions.get())),
                                       .reads_peers = false}),
                    rank, size);

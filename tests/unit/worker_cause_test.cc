@@ -1,4 +1,4 @@
-#include "worker_lib/core/cause.h"
+#include "worker_lib/core/failure.h"
 
 #include "tests/support/catch.h"
 

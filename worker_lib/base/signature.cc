@@ -8,16 +8,6 @@ namespace {
 constexpr std::uint8_t kMessage = 0x80;  // in place of an operation
 constexpr std::uint8_t kUneven = 0x40;   // with an operation: one of the _v kind
 
-bool has_root(Operation operation) {
-  return operation == Operation::Broadcast || operation == Operation::Reduce ||
-         operation == Operation::Gather || operation == Operation::Scatter;
-}
-
-bool has_op(Operation operation) {
-  return operation == Operation::AllReduce || operation == Operation::Reduce ||
-         operation == Operation::ReduceScatter;
-}
-
 // Operations whose sizes every rank knows.
 const std::size_t* shared_counts(const Call& call) {
   if (call.operation == Operation::AllGather) return call.counts_out;
@@ -44,8 +34,8 @@ std::string field_text(const Fields& fields) {
   const bool is_v = (fields.operation & kUneven) != 0;
   std::string text = std::string(to_string(operation)) + (is_v ? "_v(" : "(") + type;
   if (!is_v) text += " x " + count;
-  if (has_op(operation)) text += ", " + std::string(to_string(fields.op));
-  if (has_root(operation)) text += ", root " + std::to_string(fields.root);
+  if (shape_of(operation).is_reduction) text += ", " + std::string(to_string(fields.op));
+  if (shape_of(operation).has_root) text += ", root " + std::to_string(fields.root);
   return text + ")";
 }
 
@@ -76,10 +66,11 @@ std::uint64_t hash_of(const std::size_t* counts, int size) {
 Fields fields_of(const Call& call) {
   Fields fields{.operation = static_cast<std::uint8_t>(call.operation)};
   if (call.operation == Operation::Barrier) return fields;
+  const Shape shape = shape_of(call.operation);
   if (call.is_uneven) fields.operation |= kUneven;
   fields.type = call.type;
-  if (has_op(call.operation)) fields.op = call.op;
-  if (has_root(call.operation)) fields.root = static_cast<std::uint32_t>(call.root);
+  if (shape.is_reduction) fields.op = call.op;
+  if (shape.has_root) fields.root = static_cast<std::uint32_t>(call.root);
   if (!call.is_uneven) fields.count = call.count;
   return fields;
 }
@@ -127,6 +118,50 @@ std::string describe_disagreement(const std::vector<Signature>& by_rank) {
             (callers.size() == 1 ? " calls " : " call ") + describe(call);
   }
   return text;
+}
+
+BackendFailure disagreement(const Turn& turn, const std::string& what) {
+  return {
+      WorkerError::Kind::Mismatch, std::nullopt,
+      "the ranks disagree about collective number " + std::to_string(turn.sequence) + ": " + what};
+}
+
+bool has_private_counts(const Call& call) {
+  return call.is_uneven &&
+         (call.operation == Operation::Gather || call.operation == Operation::Scatter ||
+          call.operation == Operation::AllToAll);
+}
+
+PartCounts part_counts(const Call& call, int rank, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const auto root = static_cast<std::size_t>(call.root);
+  PartCounts counts(2 * ranks);
+  const auto copy = [&](const std::size_t* from, std::size_t begin) {
+    if (from != nullptr) std::copy_n(from, ranks, &counts[begin]);
+  };
+  const bool is_rooted = call.operation != Operation::AllToAll;
+  if (!is_rooted || rank == call.root) {
+    copy(call.counts_in, 0);
+    copy(call.counts_out, ranks);
+  }
+  if (call.operation == Operation::Gather) counts[root] = call.count;
+  if (call.operation == Operation::Scatter) counts[ranks + root] = call.count;
+  return counts;
+}
+
+std::string difference_between(const std::vector<PartCounts>& by_rank) {
+  const std::size_t ranks = by_rank.size();
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const std::uint64_t given = by_rank[from][to];
+      const std::uint64_t expected = by_rank[to][ranks + from];
+      if (given == expected) continue;
+      return "rank " + std::to_string(from) + " has " + std::to_string(given) +
+             " elements for rank " + std::to_string(to) + ", which expects " +
+             std::to_string(expected);
+    }
+  }
+  return "";
 }
 
 }  // namespace drun::worker

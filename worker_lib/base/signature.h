@@ -14,6 +14,37 @@
 
 namespace drun::worker {
 
+// The kinds of an operation's arguments.
+struct Shape {
+  bool has_root = false;
+  bool is_reduction = false;
+  bool splits_input = false;   // into a part for each rank
+  bool splits_output = false;  // into a part of each rank
+};
+constexpr Shape shape_of(Operation operation) {
+  switch (operation) {
+    case Operation::Barrier:
+      return {};
+    case Operation::Broadcast:
+      return {.has_root = true};
+    case Operation::AllReduce:
+      return {.is_reduction = true};
+    case Operation::Reduce:
+      return {.has_root = true, .is_reduction = true};
+    case Operation::Gather:
+      return {.has_root = true, .splits_output = true};
+    case Operation::AllGather:
+      return {.splits_output = true};
+    case Operation::Scatter:
+      return {.has_root = true, .splits_input = true};
+    case Operation::ReduceScatter:
+      return {.is_reduction = true, .splits_input = true};
+    case Operation::AllToAll:
+      return {.splits_input = true, .splits_output = true};
+  }
+  return {};
+}
+
 // "all_reduce(f32 x 1000, sum)", "broadcast(i64 x 3, root 1)", "gather_v(u8, root 0)",
 // "all_to_all_v(f32)", "barrier()".
 std::string to_string(const Call& call);
@@ -35,6 +66,17 @@ std::string describe(const Signature& signature);
 
 // "rank 0 calls barrier(); ranks 1-3, 5 call all_reduce(f32 x 4, sum)", by rank of first caller.
 std::string describe_disagreement(const std::vector<Signature>& by_rank);
+// The failure of a collective: Mismatch, with its number.
+BackendFailure disagreement(const Turn& turn, const std::string& what);
+
+// gather_v, scatter_v or all_to_all_v: no rank knows all sizes.
+bool has_private_counts(const Call& call);
+// For one of these: the elements that this rank gives to each rank, then those that it expects from
+// each.
+using PartCounts = std::vector<std::uint64_t>;
+PartCounts part_counts(const Call& call, int rank, int size);
+// "rank 1 has 5 elements for rank 0, which expects 4"; empty: all sizes match.
+std::string difference_between(const std::vector<PartCounts>& by_rank);
 
 // {0, 1, 2, 5} -> "ranks 0-2, 5"; {4} -> "rank 4". Ascending.
 std::string describe_ranks(const std::vector<int>& ranks);

@@ -1,32 +1,13 @@
 #include "worker_lib/base/threads.h"
 
-#include <atomic>
-#include <cstdlib>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "drun/backend.h"
-#include "worker_lib/base/signals.h"
+#include "worker_lib/base/process.h"
 
 namespace drun::worker {
-
-namespace {
-
-std::atomic<void (*)()> exit_action = nullptr;
-
-void run_exit_action() {
-  if (void (*const action)() = exit_action.exchange(nullptr)) action();
-}
-
-}  // namespace
-
-void at_exit(void (*action)()) {
-  exit_action = action;
-  renew_at_exit();
-}
-
-void renew_at_exit() { std::atexit(run_exit_action); }
 
 std::thread start_thread(std::function<void()> body) {
   const SignalsBlocked blocked;  // inherited by the thread

@@ -21,11 +21,6 @@ namespace drun::worker {
 
 std::thread start_thread(std::function<void()> body);
 
-// Calls `action` when the process exits normally. Replaces an earlier action.
-void at_exit(void (*action)());
-// Call after a library that has its own exit handlers was loaded: the action then runs before them.
-void renew_at_exit();
-
 // Threads that take tasks in order. Another thread is started when all are busy, or when one is
 // about to block while tasks are waiting. All but one end after they have been idle for a second.
 class Threads {

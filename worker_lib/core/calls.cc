@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
@@ -9,29 +10,23 @@
 namespace drun::worker {
 namespace {
 
-constexpr int kMostTags = 1 << 20;
-
-[[noreturn]] void refuse(const Place& place, const std::string& operation,
-                         const std::string& message) {
-  throw WorkerError({.kind = WorkerError::Kind::Usage,
-                     .rank = place.rank,
-                     .operation = operation,
-                     .message = message});
-}
-
-void check_memory(const Place& place, const std::string& operation, const ConstElements& data) {
+// Null: none. The first condition is a fast check that accepts normal arguments.
+const char* fault_of(const ConstElements& data) {
+  if (data.data != nullptr && data.count < (std::size_t{1} << 40)) return nullptr;
   constexpr std::size_t kMostBytes = std::numeric_limits<std::ptrdiff_t>::max();
   if (data.count > kMostBytes / size_bytes(data.type)) {
-    refuse(place, operation, "that many elements do not fit into memory");
+    return "that many elements do not fit into memory";
   }
-  if (data.data == nullptr && data.count > 0) {
-    refuse(place, operation, "the data is a null pointer");
-  }
+  return data.data == nullptr && data.count > 0 ? "the data is a null pointer" : nullptr;
 }
 
-// A fast check that accepts normal arguments. The operation's text is only made for others.
-bool is_beyond_doubt(const ConstElements& data) {
-  return data.data != nullptr && data.count < (std::size_t{1} << 40);
+// Throws, with the operation's text.
+template <typename What>
+[[noreturn]] void refuse(const Place& place, const What& what, const std::string& message) {
+  throw WorkerError({.kind = WorkerError::Kind::Usage,
+                     .rank = place.rank,
+                     .operation = to_string(what),
+                     .message = message});
 }
 
 // Checks one call. Texts are only made for errors.
@@ -40,7 +35,7 @@ class Checker {
   Checker(const Place& place, const Call& call) : place_(place), call_(call) {}
 
   void memory(const ConstElements& data) const {
-    if (!is_beyond_doubt(data)) check_memory(place_, to_string(call_), data);
+    if (const char* fault = fault_of(data)) refuse(fault);
   }
 
   void same_kind(const ConstBuffer& input, const ConstBuffer& output) const {
@@ -78,15 +73,15 @@ class Checker {
     }
   }
 
-  void count(const char* which, std::size_t is, std::size_t should_be) const {
+  void count(const std::string& which, std::size_t is, std::size_t should_be) const {
     if (is == should_be) return;
-    refuse(std::string(which) + " has " + std::to_string(is) + " elements and should have " +
+    refuse(which + " has " + std::to_string(is) + " elements and should have " +
            std::to_string(should_be));
   }
 
-  void empty(const char* which, const ConstBuffer& data) const {
+  void empty(const std::string& which, const ConstBuffer& data) const {
     if (data.count() == 0) return;
-    refuse(std::string(which) + " is used on the root only: leave it empty here");
+    refuse(which + " is used on the root only: leave it empty here");
   }
 
   // The parts add up to `whole`, and this rank's part is `mine`.
@@ -105,15 +100,8 @@ class Checker {
     if (mine) count("this rank's part", *mine, counts[static_cast<std::size_t>(place_.rank)]);
   }
 
-  // `whole` holds the parts of all ranks, each of `mine` elements or as in `counts`.
-  void whole_and_mine(const char* which, const ConstBuffer& whole, const ConstBuffer& mine,
-                      const Counts* counts) const {
-    if (counts != nullptr) return parts(*counts, whole.count(), mine.count());
-    count(which, whole.count(), mine.count() * static_cast<std::size_t>(place_.size));
-  }
-
   [[noreturn]] void refuse(const std::string& message) const {
-    worker::refuse(place_, to_string(call_), message);
+    worker::refuse(place_, call_, message);
   }
 
  private:
@@ -121,148 +109,87 @@ class Checker {
   const Call& call_;
 };
 
+void check_all_to_all(const Checker& check, const Place& place, const Arguments& given) {
+  const std::size_t in = given.input.count();
+  const std::size_t out = given.output.count();
+  if (given.counts_in != nullptr) {
+    check.parts(*given.counts_in, in, std::nullopt);
+    check.parts(*given.counts_out, out, std::nullopt);
+  } else {
+    const auto size = static_cast<std::size_t>(place.size);
+    check.count("the output", out, in);
+    check.count("the input", in, in / size * size);
+  }
+}
+
 }  // namespace
 
-Call broadcast_call(const Place& place, const Buffer& data, int root) {
-  const Call call{.operation = Operation::Broadcast,
-                  .type = data.elements.type,
-                  .root = root,
-                  .input = data.elements.data,
-                  .output = data.elements.data,
-                  .count = data.elements.count,
-                  .gpu = data.elements.gpu,
-                  .stream = data.elements.stream};
-  const Checker check(place, call);
-  check.memory(data.elements);
-  check.root();
-  return call;
-}
+Call make_call(const Place& place, const Arguments& given) {
+  if (given.operation == Operation::Barrier) return {};
+  const Shape shape = shape_of(given.operation);
+  const bool is_root = !shape.has_root || place.rank == given.root;
+  // The buffer with this rank's part, and the one with the parts of all ranks if there is one.
+  const bool has_output_part = shape.splits_input && !shape.splits_output;
+  const ConstBuffer output = given.output;
+  const ConstBuffer& mine = has_output_part ? output : given.input;
+  const ConstBuffer& whole = has_output_part ? given.input : output;
+  const Counts* counts = has_output_part ? given.counts_in : given.counts_out;
+  // The buffers and counts that only the root has.
+  const bool has_input = is_root || !shape.splits_input;
+  const bool has_output = is_root || given.operation == Operation::Broadcast || has_output_part;
+  const auto data_of = [](const Counts* from) { return from ? from->data() : nullptr; };
 
-Call all_reduce_call(const Place& place, const Elements& data, Reduction op) {
-  const Call call{.operation = Operation::AllReduce,
-                  .type = data.type,
-                  .op = op.op(),
-                  .factor = op.factor(),
-                  .input = data.data,
-                  .output = data.data,
-                  .count = data.count,
-                  .gpu = data.gpu,
-                  .stream = data.stream};
-  const Checker check(place, call);
-  check.memory(data);
-  check.op();
-  return call;
-}
-
-Call reduce_call(const Place& place, const Elements& data, int root, Reduction op) {
-  const Call call{.operation = Operation::Reduce,
-                  .type = data.type,
-                  .op = op.op(),
-                  .factor = op.factor(),
-                  .root = root,
-                  .input = data.data,
-                  .output = place.rank == root ? data.data : nullptr,
-                  .count = data.count,
-                  .gpu = data.gpu,
-                  .stream = data.stream};
-  const Checker check(place, call);
-  check.memory(data);
-  check.op();
-  check.root();
-  return call;
-}
-
-Call gather_call(const Place& place, const ConstBuffer& mine, const Buffer& all, int root,
-                 const Counts* counts) {
-  const bool is_root = place.rank == root;
-  Call call{.operation = Operation::Gather,
+  Call call{.operation = given.operation,
             .type = mine.elements.type,
-            .root = root,
-            .input = mine.elements.data,
-            .output = is_root ? all.elements.data : nullptr,
+            .op = given.op.op(),
+            .factor = given.op.factor(),
+            .root = given.root,
+            .input = has_input ? given.input.elements.data : nullptr,
+            .output = has_output ? given.output.elements.data : nullptr,
             .count = mine.elements.count,
-            .counts_out = is_root && counts != nullptr ? counts->data() : nullptr,
+            .counts_in = has_input ? data_of(given.counts_in) : nullptr,
+            .counts_out = has_output ? data_of(given.counts_out) : nullptr,
             .is_uneven = counts != nullptr,
             .gpu = mine.elements.gpu,
             .stream = mine.elements.stream};
   const Checker check(place, call);
-  check.root();
   check.memory(mine.elements);
+  if (shape.is_reduction) check.op();
+  if (shape.has_root) check.root();
+  if (!shape.splits_input && !shape.splits_output) return call;
+  const char* const name = has_output_part ? "the input" : "the output";
   if (!is_root) {
-    check.empty("the output", all);
+    check.empty(name, whole);
     return call;
   }
-  check.memory(all.elements);
-  check.same_kind(mine, all);
-  check.whole_and_mine("the output", all, mine, counts);
-  return call;
-}
-
-Call all_gather_call(const Place& place, const ConstBuffer& mine, const Buffer& all,
-                     const Counts* counts) {
-  const Call call{.operation = Operation::AllGather,
-                  .type = mine.elements.type,
-                  .input = mine.elements.data,
-                  .output = all.elements.data,
-                  .count = mine.elements.count,
-                  .counts_out = counts != nullptr ? counts->data() : nullptr,
-                  .is_uneven = counts != nullptr,
-                  .gpu = mine.elements.gpu,
-                  .stream = mine.elements.stream};
-  const Checker check(place, call);
-  check.memory(mine.elements);
-  check.memory(all.elements);
-  check.same_kind(mine, all);
-  check.whole_and_mine("the output", all, mine, counts);
-  return call;
-}
-
-Call scatter_call(const Place& place, const ConstBuffer& all, const Buffer& mine, int root,
-                  const Counts* counts) {
-  const bool is_root = place.rank == root;
-  const Call call{.operation = Operation::Scatter,
-                  .type = mine.elements.type,
-                  .root = root,
-                  .input = is_root ? all.elements.data : nullptr,
-                  .output = mine.elements.data,
-                  .count = mine.elements.count,
-                  .counts_in = is_root && counts != nullptr ? counts->data() : nullptr,
-                  .is_uneven = counts != nullptr,
-                  .gpu = mine.elements.gpu,
-                  .stream = mine.elements.stream};
-  const Checker check(place, call);
-  check.root();
-  check.memory(mine.elements);
-  if (!is_root) {
-    check.empty("the input", all);
-    return call;
+  check.memory(whole.elements);
+  check.same_kind(given.input, output);
+  const auto size = static_cast<std::size_t>(place.size);
+  if (given.operation == Operation::AllToAll) {
+    call.count = call.is_uneven ? 0 : mine.count() / size * mine.value_size;
+    check_all_to_all(check, place, given);
+  } else if (counts != nullptr) {
+    check.parts(*counts, whole.count(), mine.count());
+  } else {
+    check.count(name, whole.count(), mine.count() * size);
   }
-  check.memory(all.elements);
-  check.same_kind(all, mine);
-  check.whole_and_mine("the input", all, mine, counts);
   return call;
 }
 
-Call reduce_scatter_call(const Place& place, const ConstElements& all, const Elements& mine,
-                         Reduction op, const Counts* counts) {
-  const Call call{.operation = Operation::ReduceScatter,
-                  .type = mine.type,
-                  .op = op.op(),
-                  .factor = op.factor(),
-                  .input = all.data,
-                  .output = mine.data,
-                  .count = mine.count,
-                  .counts_in = counts != nullptr ? counts->data() : nullptr,
-                  .is_uneven = counts != nullptr,
-                  .gpu = mine.gpu,
-                  .stream = mine.stream};
+void check_parts(const Place& place, const Arguments& given) {
+  const Call call{.operation = given.operation,
+                  .type = given.input.elements.type,
+                  .root = given.root,
+                  .is_uneven = true};
   const Checker check(place, call);
-  check.memory(mine);
-  check.memory(all);
-  check.op();
-  check.same_kind(all, mine);
-  check.whole_and_mine("the input", all, mine, counts);
-  return call;
+  if (shape_of(given.operation).has_root) {
+    check.root();
+    if (place.rank != given.root) {
+      check.empty("the input", given.input);
+      return check.empty("the list of counts", *given.counts_in);
+    }
+  }
+  check.parts(*given.counts_in, given.input.count(), std::nullopt);
 }
 
 Call multiplied(Call call, int size, std::vector<std::byte>& product) {
@@ -283,82 +210,23 @@ Call multiplied(Call call, int size, std::vector<std::byte>& product) {
   return call;
 }
 
-Call all_to_all_call(const Place& place, const ConstBuffer& input, const Buffer& output) {
-  const auto size = static_cast<std::size_t>(place.size);
-  const std::size_t part = input.count() / size;
-  const Call call{.operation = Operation::AllToAll,
-                  .type = input.elements.type,
-                  .input = input.elements.data,
-                  .output = output.elements.data,
-                  .count = part * input.value_size,
-                  .gpu = input.elements.gpu,
-                  .stream = input.elements.stream};
-  const Checker check(place, call);
-  check.memory(input.elements);
-  check.memory(output.elements);
-  check.same_kind(input, output);
-  check.count("the output", output.count(), input.count());
-  check.count("the input", input.count(), part * size);
-  return call;
-}
-
-Call all_to_all_v_call(const Place& place, const ConstBuffer& input, const Counts& to,
-                       const Buffer& output, const Counts& from) {
-  const Call call{.operation = Operation::AllToAll,
-                  .type = input.elements.type,
-                  .input = input.elements.data,
-                  .output = output.elements.data,
-                  .counts_in = to.data(),
-                  .counts_out = from.data(),
-                  .is_uneven = true,
-                  .gpu = input.elements.gpu,
-                  .stream = input.elements.stream};
-  const Checker check(place, call);
-  check.memory(input.elements);
-  check.memory(output.elements);
-  check.same_kind(input, output);
-  check.parts(to, input.count(), std::nullopt);
-  check.parts(from, output.count(), std::nullopt);
-  return call;
-}
-
-void check_scatter_parts(const Place& place, const ConstBuffer& whole, const Counts& counts,
-                         int root) {
-  const Call call{.operation = Operation::Scatter,
-                  .type = whole.elements.type,
-                  .root = root,
-                  .is_uneven = true};
-  const Checker check(place, call);
-  check.root();
-  if (place.rank == root) return check.parts(counts, whole.count(), std::nullopt);
-  check.empty("the input", whole);
-  check.empty("the list of counts", counts);
-}
-
-void check_all_to_all_parts(const Place& place, const ConstBuffer& whole, const Counts& counts) {
-  const Call call{.operation = Operation::AllToAll, .type = whole.elements.type, .is_uneven = true};
-  Checker(place, call).parts(counts, whole.count(), std::nullopt);
-}
-
-std::string to_string(const Message& message) {
-  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+std::string to_string(const MessageCall& message) {
+  const ConstElements data = message.data();
   return std::string(message.is_send ? "send(" : "recv(") + std::string(to_string(data.type)) +
          " x " + std::to_string(data.count) + (message.is_send ? ", to " : ", from ") +
          (message.peer ? "rank " + std::to_string(*message.peer) : "anyone") + ")";
 }
 
-void check(const Place& place, const Message& message) {
-  const auto refuse = [&](const std::string& why) {
-    worker::refuse(place, to_string(message), why);
-  };
-  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
-  if (!is_beyond_doubt(data)) check_memory(place, to_string(message), data);
+void check(const Place& place, const MessageCall& message) {
+  const auto refuse = [&](const std::string& why) { worker::refuse(place, message, why); };
+  if (const char* fault = fault_of(message.data())) refuse(fault);
   if (message.peer && (*message.peer < 0 || *message.peer >= place.size)) {
     refuse("the peer is rank " + std::to_string(*message.peer) + ", but ranks are 0 to " +
            std::to_string(place.size - 1));
   }
   if (message.peer == place.rank) refuse("a rank cannot exchange with itself");
   if (place.size == 1) refuse("there is no other rank");
+  constexpr int kMostTags = 1 << 20;
   if (message.tag < 0 || message.tag >= kMostTags) {
     refuse("tag " + std::to_string(message.tag) + " is not from 0 to " +
            std::to_string(kMostTags - 1));

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
-#include "worker_lib/base/forked.h"
+#include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/core/pulse.h"
 
@@ -20,17 +20,13 @@ using Kind = WorkerError::Kind;
 using worker::Cause;
 using worker::DeadlineGuard;
 using worker::left_until;
-using worker::Message;
+using worker::Pulse;
+using worker::PulseMark;
+using worker::PulseOperation;
 using worker::to_string;
 using worker::WaitMark;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds kReportTime{1000};
-// A store that responds does so within this time.
-constexpr Milliseconds kPromptTime{100};
-// The kernel closes a process's connections before it reports the end of the process.
-constexpr Milliseconds kConfirmTime{500};
-constexpr Milliseconds kBetweenLooks{20};
 // Backends that keep deadlines themselves report more details than the group can. They get this
 // time after the deadline.
 constexpr Milliseconds kBackstop{1000};
@@ -51,13 +47,48 @@ BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debu
           text + "another rank is late, stuck or has made fewer calls" + doubt};
 }
 
+// --- Operations are recorded in the process's heartbeat page
+
+PulseOperation operation_of(const Call& call, std::uint32_t group, const Turn& turn) {
+  return {.group = group,
+          .sequence = turn.sequence,
+          .bytes = call.count * size_bytes(call.type),
+          .kind = static_cast<std::uint16_t>(call.operation)};
+}
+
+PulseOperation operation_of(const MessageCall& message, std::uint32_t group) {
+  const ConstElements data = message.data();
+  return {.group = group,
+          .bytes = data.count * size_bytes(data.type),
+          .kind = message.is_send ? kPulseSend : kPulseRecv};
+}
+
+// Records a transfer in the heartbeat page during its lifetime.
+class MarkedTransfer final : public Transfer {
+ public:
+  MarkedTransfer(PulseMark mark, std::unique_ptr<Transfer> transfer)
+      : mark_(std::move(mark)), transfer_(std::move(transfer)) {}
+  int finish(Deadline deadline) override { return transfer_->finish(deadline); }
+  std::optional<bool> is_done() override { return transfer_->is_done(); }
+  bool wait_on(void* stream) override { return transfer_->wait_on(stream); }
+
+ private:
+  PulseMark mark_;
+  std::unique_ptr<Transfer> transfer_;  // destroyed before the mark
+};
+
+std::unique_ptr<Transfer> marked(PulseMark mark, std::unique_ptr<Transfer> transfer) {
+  if (!transfer || !Pulse::own().is_on()) return transfer;
+  return std::make_unique<MarkedTransfer>(std::move(mark), std::move(transfer));
+}
+
 }  // namespace
 
 ProcessGroup::Group::Group(worker::GroupParts parts)
     : parts_(std::move(parts)),
       fork_generation_(worker::fork_generation()),
+      failure_(parts_),
       requests_(std::make_unique<worker::GroupRequests>(parts_.job->progress)) {
-  has_ended_.resize(static_cast<std::size_t>(parts_.size));
   std::vector<Lifeline> lifelines = parts_.backend->lifelines();
   // Other backends, such as Gloo, detect ends themselves, in order with data sent before.
   is_backend_told_ = !lifelines.empty();
@@ -76,30 +107,8 @@ ProcessGroup::Group::Group(worker::GroupParts parts)
 }
 
 void ProcessGroup::Group::on_end(int rank) {
-  {
-    const std::lock_guard lock(ending_);
-    has_ended_[static_cast<std::size_t>(rank)] = true;
-  }
+  failure_.add_end(rank);
   if (is_backend_told_) parts_.backend->tell_lost(rank);
-}
-
-std::optional<int> ProcessGroup::Group::ended_rank(const std::vector<int>& ranks,
-                                                   Milliseconds time) {
-  {
-    const std::lock_guard lock(ending_);
-    for (const int rank : ranks) {
-      if (has_ended_[static_cast<std::size_t>(rank)]) return rank;
-    }
-  }
-  std::vector<int> in_world;
-  in_world.reserve(ranks.size());
-  for (const int rank : ranks) {
-    in_world.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
-  }
-  const std::optional<int> ended = parts_.job->processes.ended(in_world, time);
-  if (!ended) return std::nullopt;
-  return ranks[static_cast<std::size_t>(std::find(in_world.begin(), in_world.end(), *ended) -
-                                        in_world.begin())];
 }
 
 ProcessGroup::Group::~Group() {
@@ -109,22 +118,9 @@ ProcessGroup::Group::~Group() {
     static_cast<void>(requests_.release());
     return;
   }
-  destroy();
+  failure_.destroy();
   requests_->stop();
   if (lifelines_ != 0) parts_.job->watch.remove(lifelines_);
-}
-
-void ProcessGroup::Group::destroy() {
-  const std::lock_guard lock(failing_);
-  if (!first_cause_) {
-    first_cause_ = Cause{.reporter = parts_.rank,
-                         .kind = Kind::Broken,
-                         .operation = "destroy",
-                         .message = "the group was destroyed"};
-    is_broken_ = true;
-  }
-  parts_.backend->abort();
-  failed_.notify_all();
 }
 
 Deadline ProcessGroup::Group::deadline(Timeout timeout) const {
@@ -144,18 +140,15 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
                 "this process was forked from one that has a group, which stays its parent's; fork "
                 "before init_process_group, or exec");
   }
-  if (is_broken_) {
-    const std::lock_guard lock(failing_);
-    throw WorkerError({.kind = Kind::Broken,
-                       .rank = parts_.rank,
-                       .peer = first_cause_->peer,
-                       .operation = name(),
-                       .message = "the group is broken since rank " +
-                                  std::to_string(first_cause_->reporter) + "'s " +
-                                  first_cause_->operation + ": " + first_cause_->message});
+  if (failure_.is_broken()) {
+    const Cause first = failure_.cause();
+    throw error(Kind::Broken, name(),
+                "the group is broken since rank " + std::to_string(first.reporter) + "'s " +
+                    first.operation + ": " + first.message,
+                first.peer);
   }
   const Milliseconds time = std::min(limit, kLongest);
-  return {.deadline = worker::deadline_in(time), .time = time, .peer = std::nullopt};
+  return {.deadline = worker::deadline_in(time), .time = time};
 }
 
 template <typename Namer>
@@ -174,10 +167,9 @@ void ProcessGroup::Group::check_possible(const Call& call) const {
   if (!refusal.empty()) throw error(Kind::Unsupported, to_string(call), refusal);
 }
 
-void ProcessGroup::Group::check_possible(const Message& message) const {
-  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+void ProcessGroup::Group::check_possible(const MessageCall& message) const {
   const std::string refusal =
-      parts_.backend->message_refusal(data, !message.peer.has_value(), message.tag);
+      parts_.backend->message_refusal(message.data(), !message.peer.has_value(), message.tag);
   if (!refusal.empty()) throw error(Kind::Unsupported, to_string(message), refusal);
 }
 
@@ -312,7 +304,7 @@ Work ProcessGroup::Group::start(const Call& call, Timeout timeout,
                    const Turn& turn) { run_now(call, turn); });
 }
 
-int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
+int ProcessGroup::Group::exchange(const MessageCall& message, Timeout timeout) {
   const auto name = [&message] { return to_string(message); };
   check(place(), message);
   Limit limit = admit(name, timeout);
@@ -327,7 +319,7 @@ int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
   });
 }
 
-Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
+Work ProcessGroup::Group::start(const MessageCall& message, Timeout timeout) {
   const auto name = [&message] { return to_string(message); };
   check(place(), message);
   Limit limit = admit(name, timeout);
@@ -339,13 +331,14 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
                  guarded(name, limit, [&] { return post(message); }));
 }
 
-std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, Timeout timeout) {
+std::vector<Work> ProcessGroup::Group::start(const std::vector<MessageCall>& batch,
+                                             Timeout timeout) {
   const auto name = [size = batch.size()] {
     return "batch_isend_irecv(" + std::to_string(size) + " messages)";
   };
   std::vector<Limit> limits;
   std::vector<Pending> pending;
-  for (const Message& message : batch) {
+  for (const MessageCall& message : batch) {
     const auto its_name = [&message] { return to_string(message); };
     check(place(), message);
     limits.push_back(admit(its_name, timeout));
@@ -367,12 +360,12 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<Message>& batch, 
   return works;
 }
 
-Work ProcessGroup::Group::watched(const Message& message, const Limit& limit, Pending pending,
+Work ProcessGroup::Group::watched(const MessageCall& message, const Limit& limit, Pending pending,
                                   const std::shared_ptr<Transfer>& transfer) {
   if (!transfer) return Work(message.peer.value());
   const std::optional<bool> is_done = transfer->is_done();
   const auto request =
-      std::make_shared<Started<Message>>(*this, message, limit, std::move(pending), transfer);
+      std::make_shared<Started<MessageCall>>(*this, message, limit, std::move(pending), transfer);
   if (!is_done) {
     const auto finish = [request] {
       request->run();
@@ -386,6 +379,37 @@ Work ProcessGroup::Group::watched(const Message& message, const Limit& limit, Pe
   }
   requests_->look_after(request);
   return Work(request, transfer);
+}
+
+void ProcessGroup::Group::run_now(const Call& call, const Turn& turn) {
+  const PulseMark mark(operation_of(call, parts_.label, turn));
+  if (!call.factor) return parts_.backend->run(call, turn);
+  std::vector<std::byte> product;
+  parts_.backend->run(worker::multiplied(call, parts_.size, product), turn);
+}
+
+std::unique_ptr<Transfer> ProcessGroup::Group::begin(const Call& call, const Turn& turn) {
+  PulseMark mark(operation_of(call, parts_.label, turn));
+  return marked(std::move(mark), parts_.backend->start(call, turn));
+}
+
+std::unique_ptr<Transfer> ProcessGroup::Group::post(const MessageCall& message) {
+  PulseMark mark(operation_of(message, parts_.label));
+  Backend& backend = *parts_.backend;
+  return marked(std::move(mark),
+                message.is_send ? backend.start_send(message.outgoing, *message.peer, message.tag)
+                                : backend.start_recv(message.incoming, message.peer, message.tag));
+}
+
+std::vector<std::unique_ptr<Transfer>> ProcessGroup::Group::post(
+    const std::vector<MessageCall>& batch) {
+  std::vector<PulseMark> marks;
+  marks.reserve(batch.size());
+  for (const MessageCall& message : batch) marks.emplace_back(operation_of(message, parts_.label));
+  std::vector<std::unique_ptr<Transfer>> transfers = parts_.backend->start_batch(batch);
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    transfers[i] = marked(std::move(marks[i]), std::move(transfers[i]));
+  return transfers;
 }
 
 std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, Timeout timeout) {
@@ -425,11 +449,7 @@ void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
     throw error(Kind::Timeout, name,
                 "rank 0 did not report in time that every rank is there; it names those missing");
   } catch (const BackendFailure& failure) {
-    throw WorkerError({.kind = failure.kind,
-                       .rank = parts_.rank,
-                       .peer = failure.peer,
-                       .operation = name,
-                       .message = failure.what()});
+    throw error(failure.kind, name, failure.what(), failure.peer);
   } catch (const WorkerError& failure) {
     if (failure.rank() == parts_.rank) throw;
     throw error(failure.kind(), name, failure.message());
@@ -447,9 +467,9 @@ bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
     } catch (const WorkerError& failure) {
       if (failure.kind() != Kind::Timeout) throw;
     }
-    while (const std::optional<int> lost = ended_rank(waited_for, Milliseconds(0))) {
+    while (const std::optional<int> lost = failure_.ended_rank(waited_for, Milliseconds(0))) {
       const auto at = std::find(ranks.begin(), ranks.end(), *lost) - ranks.begin();
-      if (!parts_.store->has(keys[static_cast<std::size_t>(at)], kReportTime)) {
+      if (!parts_.store->has(keys[static_cast<std::size_t>(at)], worker::kReportTime)) {
         throw BackendFailure(
             Kind::PeerLost, lost,
             "the process of rank " + std::to_string(*lost) + " ended before it came to the barrier",
@@ -472,7 +492,7 @@ void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadl
   if (wait_or_lose(keys, others, deadline)) return;
   std::vector<int> missing;
   for (int rank = 1; rank < parts_.size; ++rank) {
-    if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], kReportTime)) continue;
+    if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], worker::kReportTime)) continue;
     missing.push_back(rank);
     if (!names_all) break;
   }
@@ -481,6 +501,35 @@ void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadl
                                                 : worker::describe_ranks(missing) +
                                                       (names_all ? "" : " (and maybe others)") +
                                                       " did not come in time"});
+}
+
+// Over the backend, or over the store if the backend does not support host memory.
+std::vector<int> ProcessGroup::Group::told_by_all(const std::vector<int>& mine, Timeout timeout) {
+  std::vector<int> all(mine.size() * static_cast<std::size_t>(parts_.size));
+  const Call call =
+      worker::make_call(place(), {.operation = Operation::AllGather, .input = mine, .output = all});
+  if (parts_.backend->refusal(call).empty()) {
+    run(call, timeout);
+    return all;
+  }
+  if (!parts_.store) return mine;  // a world of one
+  const Deadline until = deadline(timeout);
+  std::unique_lock submitting(submitting_);
+  const std::string prefix = "told/" + std::to_string(++tellings_) + "/";
+  submitting.unlock();
+  const std::size_t bytes = mine.size() * sizeof(int);
+  parts_.store->set(prefix + std::to_string(parts_.rank),
+                    std::string(reinterpret_cast<const char*>(mine.data()), bytes),
+                    left_until(until));
+  for (int rank = 0; rank < parts_.size; ++rank) {
+    const std::string told = parts_.store->get(prefix + std::to_string(rank), left_until(until));
+    if (told.size() != bytes) {
+      throw error(Kind::Store, "split()",
+                  "the store's key " + prefix + std::to_string(rank) + " is not what ranks tell");
+    }
+    std::memcpy(&all[static_cast<std::size_t>(rank) * mine.size()], told.data(), bytes);
+  }
+  return all;
 }
 
 std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::vector<int>& ranks,
@@ -572,212 +621,22 @@ BackendFailure ProcessGroup::Group::late(const Limit& limit) const {
 }
 
 WorkerError ProcessGroup::Group::error(Kind kind, const std::string& operation,
-                                       const std::string& message) const {
-  return WorkerError(
-      {.kind = kind, .rank = parts_.rank, .operation = operation, .message = message});
-}
-
-WorkerError ProcessGroup::Group::fail(const std::string& operation, const BackendFailure& failure) {
-  std::unique_lock lock(failing_);
-  if (failure.kind == Kind::Broken) {
-    failed_.wait_for(lock, kReportTime, [this] { return first_cause_.has_value(); });
-  }
-  const Cause mine{.reporter = parts_.rank,
-                   .kind = failure.kind,
-                   .peer = failure.peer,
-                   .operation = operation,
-                   .message = failure.what()};
-  if (!first_cause_) {
-    Cause cause = mine;
-    if (failure.kind == Kind::PeerLost && !failure.has_peer_ended) confirm(cause);
-    // Before the abort: peers that see a connection close must find the cause, or they blame this
-    // rank.
-    first_cause_ = publish(cause);
-    is_broken_ = true;
-    parts_.backend->abort();
-    failed_.notify_all();
-  }
-  const Cause& first = *first_cause_;
-  std::string message = first.message;
-  if (first.reporter != mine.reporter || first.operation != operation) {
-    message = "rank " + std::to_string(first.reporter) + "'s " + first.operation +
-              " failed first: " + first.message;
-  }
-  return WorkerError({.kind = first.kind,
+                                       const std::string& message, std::optional<int> peer) const {
+  return WorkerError({.kind = kind,
                       .rank = parts_.rank,
-                      .peer = first.peer,
+                      .peer = peer,
                       .operation = operation,
                       .message = message});
 }
 
-void ProcessGroup::Group::confirm(Cause& cause) {
-  std::vector<int> suspects;
-  if (cause.peer) suspects.push_back(*cause.peer);
-  for (int rank = 0; rank < parts_.size && !cause.peer; ++rank) {
-    if (rank != parts_.rank) suspects.push_back(rank);
+WorkerError ProcessGroup::Group::fail(const std::string& operation, const BackendFailure& failure) {
+  const Cause first = failure_.fail(operation, failure);
+  std::string message = first.message;
+  if (first.reporter != parts_.rank || first.operation != operation) {
+    message = "rank " + std::to_string(first.reporter) + "'s " + first.operation +
+              " failed first: " + first.message;
   }
-  const bool can_confirm = std::any_of(suspects.begin(), suspects.end(), [&](int rank) {
-    return parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]) >= 0;
-  });
-  const bool can_learn = can_confirm || parts_.store;
-  const Deadline deadline = worker::deadline_in(can_learn ? kConfirmTime : Milliseconds(0));
-  do {
-    if (const std::optional<int> ended = ended_rank(suspects, kBetweenLooks)) {
-      cause.peer = ended;
-      cause.message =
-          "the process of rank " + std::to_string(*ended) + " has ended: " + cause.message;
-      return;
-    }
-  } while (Deadline::clock::now() < deadline && !has_first_cause());
-}
-
-bool ProcessGroup::Group::has_first_cause() {
-  try {
-    return parts_.store && parts_.store->has("first_cause", kPromptTime);
-  } catch (const WorkerError&) {
-    return false;
-  }
-}
-
-Cause ProcessGroup::Group::publish(const Cause& cause) {
-  if (!parts_.store) return cause;
-  try {
-    const std::string winner =
-        parts_.store->compare_set("first_cause", "", encode(cause), kPromptTime);
-    return worker::decode_cause(winner).value_or(cause);
-  } catch (const WorkerError&) {
-    // No thread of this rank waits for the store any longer.
-    parts_.backend->abort();
-  }
-  try {
-    const std::string winner =
-        parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);
-    return worker::decode_cause(winner).value_or(cause);
-  } catch (const WorkerError&) {
-    // The store is gone too, so this rank's own cause is used.
-    if (cause.kind != Kind::PeerLost || !parts_.job->rank0_hosts_store) return cause;
-    Cause better = cause;
-    better.message += "; the store, which the job's rank 0 hosts, is gone too";
-    return better;
-  }
-}
-
-}  // namespace drun
-
-// --- Operations, each recorded in the process's heartbeat page
-
-namespace drun {
-namespace {
-
-using worker::Message;
-using worker::Pulse;
-using worker::PulseMark;
-using worker::PulseOperation;
-
-PulseOperation operation_of(const Call& call, std::uint32_t group, const Turn& turn) {
-  return {.group = group,
-          .sequence = turn.sequence,
-          .bytes = call.count * size_bytes(call.type),
-          .kind = static_cast<std::uint16_t>(call.operation)};
-}
-
-PulseOperation operation_of(const Message& message, std::uint32_t group) {
-  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
-  return {.group = group,
-          .bytes = data.count * size_bytes(data.type),
-          .kind = message.is_send ? kPulseSend : kPulseRecv};
-}
-
-// Records a transfer in the heartbeat page during its lifetime.
-class MarkedTransfer final : public Transfer {
- public:
-  MarkedTransfer(PulseMark mark, std::unique_ptr<Transfer> transfer)
-      : mark_(std::move(mark)), transfer_(std::move(transfer)) {}
-  int finish(Deadline deadline) override { return transfer_->finish(deadline); }
-  std::optional<bool> is_done() override { return transfer_->is_done(); }
-  bool wait_on(void* stream) override { return transfer_->wait_on(stream); }
-
- private:
-  PulseMark mark_;
-  std::unique_ptr<Transfer> transfer_;  // destroyed before the mark
-};
-
-std::unique_ptr<Transfer> marked(PulseMark mark, std::unique_ptr<Transfer> transfer) {
-  if (!transfer || !Pulse::own().is_on()) return transfer;
-  return std::make_unique<MarkedTransfer>(std::move(mark), std::move(transfer));
-}
-
-}  // namespace
-
-void ProcessGroup::Group::run_now(const Call& call, const Turn& turn) {
-  const PulseMark mark(operation_of(call, parts_.label, turn));
-  if (!call.factor) return parts_.backend->run(call, turn);
-  std::vector<std::byte> product;
-  parts_.backend->run(worker::multiplied(call, parts_.size, product), turn);
-}
-
-std::unique_ptr<Transfer> ProcessGroup::Group::begin(const Call& call, const Turn& turn) {
-  PulseMark mark(operation_of(call, parts_.label, turn));
-  return marked(std::move(mark), parts_.backend->start(call, turn));
-}
-
-std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
-  PulseMark mark(operation_of(message, parts_.label));
-  Backend& backend = *parts_.backend;
-  return marked(std::move(mark),
-                message.is_send ? backend.start_send(message.outgoing, *message.peer, message.tag)
-                                : backend.start_recv(message.incoming, message.peer, message.tag));
-}
-
-std::vector<std::unique_ptr<Transfer>> ProcessGroup::Group::post(
-    const std::vector<Message>& batch) {
-  std::vector<PulseMark> marks;
-  marks.reserve(batch.size());
-  for (const Message& message : batch) marks.emplace_back(operation_of(message, parts_.label));
-  std::vector<std::unique_ptr<Transfer>> transfers = parts_.backend->start_batch(batch);
-  for (std::size_t i = 0; i < batch.size(); ++i)
-    transfers[i] = marked(std::move(marks[i]), std::move(transfers[i]));
-  return transfers;
-}
-
-}  // namespace drun
-
-// --- Exchange of numbers for new groups: over the backend, or over the store if the backend does
-// not support host memory
-
-namespace drun {
-
-std::vector<int> ProcessGroup::Group::told_by_all(const std::vector<int>& mine, Timeout timeout) {
-  std::vector<int> all(mine.size() * static_cast<std::size_t>(parts_.size));
-  const Call call = worker::all_gather_call(place(), mine, all);
-  if (parts_.backend->refusal(call).empty()) {
-    run(call, timeout);
-    return all;
-  }
-  if (!parts_.store) return mine;  // a world of one
-  using std::chrono::milliseconds;
-  const Deadline deadline =
-      std::chrono::steady_clock::now() + timeout.value_or(parts_.job->timeout);
-  const auto left = [deadline] {
-    return std::max(
-        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()),
-        milliseconds(1));
-  };
-  std::unique_lock submitting(submitting_);
-  const std::string prefix = "told/" + std::to_string(++tellings_) + "/";
-  submitting.unlock();
-  const std::size_t bytes = mine.size() * sizeof(int);
-  parts_.store->set(prefix + std::to_string(parts_.rank),
-                    std::string(reinterpret_cast<const char*>(mine.data()), bytes), left());
-  for (int rank = 0; rank < parts_.size; ++rank) {
-    const std::string told = parts_.store->get(prefix + std::to_string(rank), left());
-    if (told.size() != bytes) {
-      throw error(WorkerError::Kind::Store, "split()",
-                  "the store's key " + prefix + std::to_string(rank) + " is not what ranks tell");
-    }
-    std::memcpy(&all[static_cast<std::size_t>(rank) * mine.size()], told.data(), bytes);
-  }
-  return all;
+  return error(first.kind, operation, message, first.peer);
 }
 
 }  // namespace drun

@@ -7,14 +7,7 @@
 //          running or pending, when it is queued under submitting_. No thread waits for another
 //          rank while it holds submitting_. Collectives that the backend starts itself, such as on
 //          GPUs, are not ordered with the others.
-// Failing: 1. After a lost connection, the group waits up to half a second for the kernel to report
-//          the end of a process on this node, or for another rank's cause.
-//          2. The cause is put into the store, unless another rank's cause is there already. Every
-//          rank reports the first one.
-//          3. The backend is aborted. This wakes this rank's other threads, and the peers detect it
-//          and do the same. If the store does not respond, the abort is delayed by kPromptTime
-//          only, and the cause is sent again afterwards. If a rank detects a closed connection,
-//          then either the cause is in the store or the peer's process has ended.
+// Failing: see failure.h.
 // Threads: the caller's for the operations that it waits for; those of the job's Progress for
 //          others, and to complete what the backend has started; the job's watch.
 // Destroy: requests, backend, store, hosted store, in this order.
@@ -32,50 +25,11 @@
 
 #include "drun/backend.h"
 #include "drun/process_group.h"
-#include "rendezvous/job/world.h"
-#include "worker_lib/core/backends.h"
 #include "worker_lib/core/calls.h"
-#include "worker_lib/core/cause.h"
-#include "worker_lib/core/requests.h"
-#include "worker_lib/core/watch.h"
-#include "worker_lib/start/peer_processes.h"
+#include "worker_lib/core/failure.h"
+#include "worker_lib/core/join.h"
 
 namespace drun {
-namespace worker {
-
-// Shared by all groups that originate from one connect.
-struct Job {
-  WorkerIdentity self;
-  std::chrono::milliseconds timeout{0};  // default of calls
-  BackendChoice backend;
-  std::optional<int> device = std::nullopt;
-  std::string address = "";  // this rank's
-  bool is_debug = false;
-  bool rank0_hosts_store = false;
-  std::shared_ptr<void> hosted_store = nullptr;  // only kept alive
-  std::atomic<std::uint32_t> groups = 0;         // created in this process, without the first
-  PeerProcesses processes = {};
-  Watch watch;
-  Progress progress;
-};
-
-struct GroupParts {
-  std::shared_ptr<Job> job;
-  int rank = 0;
-  int size = 1;
-  std::vector<int> node_of = {0};
-  std::vector<int> world_ranks = {0};  // of this group's ranks
-  std::uint32_t label = 0;  // identifies a group of this process to observers; 0: the first
-  std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; null in a world of one
-  std::unique_ptr<Backend> backend = nullptr;
-};
-
-// Connects the backend of a group with these parts. `split_off`: from the parent group's backend.
-// Throws BackendFailure or WorkerError.
-std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
-                                         std::shared_ptr<void> split_off = nullptr);
-
-}  // namespace worker
 
 class ProcessGroup::Group {
  public:
@@ -92,9 +46,9 @@ class ProcessGroup::Group {
   void run(const Call& call, Timeout timeout);
   // `counts`: kept until the operation is done.
   Work start(const Call& call, Timeout timeout, std::shared_ptr<const void> counts = nullptr);
-  int exchange(const worker::Message& message, Timeout timeout);
-  Work start(const worker::Message& message, Timeout timeout);
-  std::vector<Work> start(const std::vector<worker::Message>& batch, Timeout timeout);
+  int exchange(const MessageCall& message, Timeout timeout);
+  Work start(const MessageCall& message, Timeout timeout);
+  std::vector<Work> start(const std::vector<MessageCall>& batch, Timeout timeout);
   // Of an operation that is started now.
   Deadline deadline(Timeout timeout) const;
   void monitored_barrier(Timeout timeout, bool names_all);
@@ -110,7 +64,7 @@ class ProcessGroup::Group {
   // Whether no operation is running or pending.
   bool is_idle();
 
-  void destroy();
+  void destroy() { failure_.destroy(); }
 
  private:
   // The text for an operation in errors; made only if needed.
@@ -143,18 +97,18 @@ class ProcessGroup::Group {
   template <typename Namer>
   Pending pend(const Namer& name);
   void check_possible(const Call& call) const;
-  void check_possible(const worker::Message& message) const;
+  void check_possible(const MessageCall& message) const;
   // Runs `action`. An exception becomes the group's failure.
   template <typename Namer, typename Action>
   auto guarded(const Namer& name, const Limit& limit, Action&& action);
   // Runs `action` after all earlier operations.
   template <typename Namer, typename Action>
   void in_turn(const Namer& name, const Limit& limit, Action&& action);
-  // A started operation, a Call or a worker::Message. Finishes its Transfer.
+  // A started operation, a Call or a MessageCall. Finishes its Transfer.
   template <typename What>
   class Started;
   // The Work of a started message.
-  Work watched(const worker::Message& message, const Limit& limit, Pending pending,
+  Work watched(const MessageCall& message, const Limit& limit, Pending pending,
                const std::shared_ptr<Transfer>& transfer);
   // Throws a failure as the operation's error, without breaking the group.
   void start_thread_of(const Name& name, const std::function<void()>& start);
@@ -170,8 +124,8 @@ class ProcessGroup::Group {
   // These record the operation in the heartbeat page (pulse.h).
   void run_now(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
-  std::unique_ptr<Transfer> post(const worker::Message& message);
-  std::vector<std::unique_ptr<Transfer>> post(const std::vector<worker::Message>& batch);
+  std::unique_ptr<Transfer> post(const MessageCall& message);
+  std::vector<std::unique_ptr<Transfer>> post(const std::vector<MessageCall>& batch);
   // Waits until every key is set; false if the deadline passes. keys[i] belongs to ranks[i]: throws
   // PeerLost if that rank has ended without setting it.
   bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,
@@ -180,17 +134,10 @@ class ProcessGroup::Group {
 
   // Breaks the group unless it is broken already. Returns the error to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);
-  worker::Cause publish(const worker::Cause& cause);
-  // Sets the rank whose process has ended, if that is why a connection was lost. Waits up to
-  // kConfirmTime for the kernel's report.
-  void confirm(worker::Cause& cause);
-  bool has_first_cause();
-  // The first of `ranks` whose process has ended; waits for one for up to `time`.
-  std::optional<int> ended_rank(const std::vector<int>& ranks, std::chrono::milliseconds time);
   void on_end(int rank);
   BackendFailure late(const Limit& limit) const;
   WorkerError error(WorkerError::Kind kind, const std::string& operation,
-                    const std::string& message) const;
+                    const std::string& message, std::optional<int> peer = std::nullopt) const;
 
   worker::GroupParts parts_;
   const int fork_generation_;
@@ -202,12 +149,7 @@ class ProcessGroup::Group {
   int groups_ = 0;                        // created from this one
   int barriers_ = 0;                      // monitored ones
   int tellings_ = 0;                      // exchanges of numbers over the store
-  std::atomic<bool> is_broken_ = false;
-  std::mutex failing_;
-  std::condition_variable failed_;  // first_cause_ is set
-  std::optional<worker::Cause> first_cause_;
-  std::mutex ending_;
-  std::vector<bool> has_ended_;  // by rank, as reported by lifelines
+  worker::GroupFailure failure_;
   bool is_backend_told_ = false;
   worker::Watch::Id lifelines_ = 0;
   std::unique_ptr<worker::GroupRequests> requests_;

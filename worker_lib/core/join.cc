@@ -9,13 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "drun/process_group.h"
 #include "worker_lib/base/deadline.h"
-#include "worker_lib/base/signals.h"
+#include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
-#include "worker_lib/core/backends.h"
 #include "worker_lib/gloo/gloo_backend.h"
-#include "worker_lib/start/ancestor.h"
 #include "worker_lib/start/hosted_store.h"
 #include "worker_lib/start/init_plan.h"
 #include "worker_lib/start/local_address.h"

@@ -51,36 +51,30 @@ void Watch::start() {
   if (!thread_.joinable()) start_or_wake();
 }
 
-Watch::Id Watch::add_deadline(Deadline deadline, std::function<void()> on_late) {
-  const std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) start_or_wake();
-  const Id id = ++last_id_;
-  late_.emplace(id, Late{deadline, std::move(on_late)});
-  // Usually the next deadline is later than the last, and the thread need not be woken for it.
-  if (number_of(deadline) < awake_at_) start_or_wake();
-  return id;
-}
-
-Watch::Slot* Watch::take_slot(Deadline deadline, void (*on_late)(void*), void* argument) {
+Watch::Slot& Watch::take_slot(Deadline deadline, void (*on_late)(void*), void* argument) {
   if (!is_started_) start();
-  for (Slot& slot : slots_) {
-    Deadline::rep free = kFree;
-    if (slot.state.load(std::memory_order_relaxed) != kFree ||
-        !slot.state.compare_exchange_strong(free, kTaken)) {
-      continue;
+  for (Slots* slots = &slots_;; slots = slots->next) {
+    for (Slot& slot : slots->all) {
+      Deadline::rep free = kFree;
+      if (slot.state.load(std::memory_order_relaxed) != kFree ||
+          !slot.state.compare_exchange_strong(free, kTaken)) {
+        continue;
+      }
+      slot.call = on_late;
+      slot.argument = argument;
+      slot.state = number_of(deadline);
+      // The thread announces its next wake-up and then reads the slots. Either it sees this slot,
+      // or its announcement is seen here. Usually the next deadline is later than the last, and the
+      // thread need not be woken for it.
+      if (number_of(deadline) < awake_at_) {
+        const std::lock_guard lock(mutex_);
+        start_or_wake();
+      }
+      return slot;
     }
-    slot.call = on_late;
-    slot.argument = argument;
-    slot.state = number_of(deadline);
-    // The thread announces its next wake-up and then reads the slots. Either it sees this slot, or
-    // its announcement is seen here.
-    if (number_of(deadline) < awake_at_) {
-      const std::lock_guard lock(mutex_);
-      start_or_wake();
-    }
-    return &slot;
+    const std::lock_guard lock(mutex_);
+    if (slots->next == nullptr) slots->next = new Slots;
   }
-  return nullptr;
 }
 
 void Watch::give_back(Slot& slot, Deadline deadline) {
@@ -104,7 +98,6 @@ Watch::Id Watch::add_lifelines(std::vector<Lifeline> lifelines,
 
 void Watch::remove(Id id) {
   std::unique_lock lock(mutex_);
-  late_.erase(id);
   // The thread may be polling these descriptors, which are about to be closed.
   if (lines_.erase(id) > 0) start_or_wake();
   if (std::this_thread::get_id() == thread_.get_id()) return;
@@ -126,7 +119,6 @@ void Watch::run() {
   while (!is_stopping_) {
     wait_for_something(lock);
     call_late(lock);
-    call_late_slots(lock);
     call_ended(lock);
   }
 }
@@ -149,39 +141,28 @@ void Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
 
 Deadline Watch::next_deadline() const {
   Deadline next = kNever;
-  for (const auto& [id, late] : late_) next = std::min(next, late.deadline);
-  for (const Slot& slot : slots_) {
-    const Deadline::rep state = slot.state;
-    if (state > kFree) next = std::min(next, Deadline(Deadline::duration(state)));
+  for (const Slots* slots = &slots_; slots != nullptr; slots = slots->next) {
+    for (const Slot& slot : slots->all) {
+      const Deadline::rep state = slot.state;
+      if (state > kFree) next = std::min(next, Deadline(Deadline::duration(state)));
+    }
   }
   return next;
 }
 
-void Watch::call_late_slots(std::unique_lock<std::mutex>& lock) {
-  const Deadline::rep now = number_of(std::chrono::steady_clock::now());
-  for (Slot& slot : slots_) {
-    Deadline::rep deadline = slot.state;
-    if (deadline <= kFree || deadline > now) continue;
-    if (!slot.state.compare_exchange_strong(deadline, kCalling)) continue;
-    lock.unlock();
-    slot.call(slot.argument);
-    lock.lock();
-    slot.state = kCalled;
-    called_.notify_all();
-  }
-}
-
 void Watch::call_late(std::unique_lock<std::mutex>& lock) {
-  const Deadline now = std::chrono::steady_clock::now();
-  while (true) {
-    const auto late = std::find_if(late_.begin(), late_.end(), [now](const auto& entry) {
-      return entry.second.deadline <= now;
-    });
-    if (late == late_.end()) return;
-    const Id id = late->first;
-    const std::function<void()> function = std::move(late->second.call);
-    late_.erase(late);
-    call(lock, id, function);
+  const Deadline::rep now = number_of(std::chrono::steady_clock::now());
+  for (Slots* slots = &slots_; slots != nullptr; slots = slots->next) {
+    for (Slot& slot : slots->all) {
+      Deadline::rep deadline = slot.state;
+      if (deadline <= kFree || deadline > now) continue;
+      if (!slot.state.compare_exchange_strong(deadline, kCalling)) continue;
+      lock.unlock();
+      slot.call(slot.argument);
+      lock.lock();
+      slot.state = kCalled;
+      called_.notify_all();
+    }
   }
 }
 
@@ -202,17 +183,13 @@ void Watch::call_ended(std::unique_lock<std::mutex>& lock) {
   while (const std::optional<std::pair<Id, int>> ended = next_ended()) {
     const auto [id, rank] = *ended;
     const std::function<void(int)> function = lines_[id].call;
-    call(lock, id, [&function, rank = rank] { function(rank); });
+    calling_ = id;
+    lock.unlock();
+    function(rank);
+    lock.lock();
+    calling_ = 0;
+    called_.notify_all();
   }
-}
-
-void Watch::call(std::unique_lock<std::mutex>& lock, Id id, const std::function<void()>& function) {
-  calling_ = id;
-  lock.unlock();
-  function();
-  lock.lock();
-  calling_ = 0;
-  called_.notify_all();
 }
 
 }  // namespace drun::worker

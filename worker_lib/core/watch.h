@@ -36,8 +36,6 @@ class Watch {
 
   // Starts the thread, unless it is running.
   void start();
-  // Calls `on_late` at the deadline, unless it is removed before.
-  Id add_deadline(Deadline deadline, std::function<void()> on_late);
   // Calls `on_end` once for each rank whose lifeline ends.
   Id add_lifelines(std::vector<Lifeline> lifelines, std::function<void(int rank)> on_end);
   // Returns when the function is not running and will not be called again. Called from within that
@@ -48,7 +46,7 @@ class Watch {
   friend class DeadlineGuard;
 
   // The deadline of a running operation. A guard takes and returns a slot with two atomic
-  // operations; if none is free, it uses late_.
+  // operations.
   //
   //     kFree -> kTaken -> the deadline --(guard ends)--> kFree
   //                                     --(late)--> kCalling -> kCalled --(guard ends)--> kFree
@@ -61,17 +59,17 @@ class Watch {
   static constexpr Deadline::rep kTaken = -1;
   static constexpr Deadline::rep kCalling = -2;
   static constexpr Deadline::rep kCalled = -3;
-  static constexpr std::size_t kSlots = 16;
+  // More are added when more operations than these run at the same time.
+  struct Slots {
+    std::array<Slot, 16> all;
+    std::atomic<Slots*> next = nullptr;  // owned
+    ~Slots() { delete next.load(); }
+  };
 
-  // Null if none is free.
-  Slot* take_slot(Deadline deadline, void (*call)(void*), void* argument);
+  Slot& take_slot(Deadline deadline, void (*call)(void*), void* argument);
   // Returns when the function is not running and will not be called again.
   void give_back(Slot& slot, Deadline deadline);
 
-  struct Late {
-    Deadline deadline{};
-    std::function<void()> call;
-  };
   struct Lines {
     std::vector<Lifeline> alive;
     std::function<void(int)> call;
@@ -81,51 +79,42 @@ class Watch {
   void run();
   void wait_for_something(std::unique_lock<std::mutex>& lock);
   Deadline next_deadline() const;
-  void call_late_slots(std::unique_lock<std::mutex>& lock);
   void call_late(std::unique_lock<std::mutex>& lock);
   void call_ended(std::unique_lock<std::mutex>& lock);
-  void call(std::unique_lock<std::mutex>& lock, Id id, const std::function<void()>& function);
 
   int wake_fd_ = -1;
   std::mutex mutex_;
   std::condition_variable called_;
-  std::map<Id, Late> late_;
   std::map<Id, Lines> lines_;
   Id last_id_ = 0;
   Id calling_ = 0;  // of the running function; 0: none
   // When the thread wakes next by itself; the minimum value while it is not running.
   std::atomic<Deadline::rep> awake_at_ = Deadline::min().time_since_epoch().count();
-  std::array<Slot, kSlots> slots_;
+  Slots slots_;
   std::atomic<bool> is_started_ = false;
   bool is_stopping_ = false;
   std::thread thread_;
 };
 
-// A deadline that is removed at the end of the scope. Holds a reference to `on_late`.
+// A deadline that is removed at the end of the scope: calls `on_late`, to which it holds a
+// reference, unless the scope has ended before.
 class DeadlineGuard {
  public:
   template <typename OnLate>
   DeadlineGuard(Watch& watch, Deadline deadline, const OnLate& on_late)
-      : watch_(watch), deadline_(deadline) {
-    const auto call = [](void* function) { (*static_cast<const OnLate*>(function))(); };
-    slot_ = watch.take_slot(deadline, call, const_cast<OnLate*>(&on_late));
-    if (slot_ == nullptr) id_ = watch.add_deadline(deadline, [&on_late] { on_late(); });
-  }
-  ~DeadlineGuard() {
-    if (slot_ != nullptr) {
-      watch_.give_back(*slot_, deadline_);
-    } else {
-      watch_.remove(id_);
-    }
-  }
+      : watch_(watch),
+        deadline_(deadline),
+        slot_(watch.take_slot(
+            deadline, [](void* function) { (*static_cast<const OnLate*>(function))(); },
+            const_cast<OnLate*>(&on_late))) {}
+  ~DeadlineGuard() { watch_.give_back(slot_, deadline_); }
   DeadlineGuard(const DeadlineGuard&) = delete;
   DeadlineGuard& operator=(const DeadlineGuard&) = delete;
 
  private:
   Watch& watch_;
   const Deadline deadline_;
-  Watch::Slot* slot_ = nullptr;
-  Watch::Id id_ = 0;
+  Watch::Slot& slot_;
 };
 
 }  // namespace drun::worker

@@ -20,7 +20,7 @@
 
 #include "drun/key_store.h"
 #include "worker_lib/base/deadline.h"
-#include "worker_lib/base/signals.h"
+#include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/gloo/awake_device.h"
 #include "worker_lib/gloo/gloo_ends.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
+#include "worker_lib/base/process.h"
 #include "worker_lib/base/threads.h"
 #include "worker_lib/nccl/library.h"
 

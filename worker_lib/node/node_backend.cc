@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -282,9 +283,7 @@ class NodeBackend final : public Backend {
         .count = sizeof mine},
        turn, 0);
     if (std::count(told.begin(), told.end(), mine) == layout_.size()) return;
-    throw BackendFailure(WorkerError::Kind::Mismatch, std::nullopt,
-                         "the ranks disagree about collective number " +
-                             std::to_string(turn.sequence) + ": " + describe_disagreement(told));
+    throw disagreement(turn, describe_disagreement(told));
   }
 
   void barrier(const Call& call, const Turn& turn) const {
@@ -428,21 +427,18 @@ class NodeBackend final : public Backend {
   void rails_reduce_scatter(const Call& call, const Turn& turn) const {
     const std::size_t element = size_bytes(call.type);
     const Parts parts(call.counts_in, call.count, element, layout_.size());
-    std::vector<std::size_t> along;  // the part of this local rank on each node
-    std::size_t total = 0;
-    for (const int rank : rail_.ranks) {
-      along.push_back(parts.size_bytes(rank) / element);
-      total += along.back();
-    }
-    std::vector<char> partial = memory_for(total, call.type);
+    const std::vector<std::size_t> along = counts_of(rail_.ranks, parts, element);
+    std::vector<char> partial =
+        memory_for(std::accumulate(along.begin(), along.end(), std::size_t{0}), call.type);
     std::size_t done = 0;
     for (std::size_t node = 0; node < nodes(); ++node) {
-      const std::vector<std::size_t> counts = counts_on(node, parts, element);
+      const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
+      const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
       in(node_,
          {.operation = Operation::ReduceScatter,
           .type = call.type,
           .op = adding(call.op),
-          .input = static_cast<const char*>(call.input) + parts.offset(first_on(node)),
+          .input = static_cast<const char*>(call.input) + parts.offset(ranks.front()),
           .output = partial.data() + done,
           .count = along[node],
           .counts_in = counts.data(),
@@ -464,25 +460,22 @@ class NodeBackend final : public Backend {
   void rails_all_gather(const Call& call, const Turn& turn) const {
     const std::size_t element = size_bytes(call.type);
     const Parts parts(call.counts_out, call.count, element, layout_.size());
-    std::vector<std::size_t> along;
-    std::size_t total = 0;
-    for (const int rank : rail_.ranks) {
-      along.push_back(parts.size_bytes(rank) / element);
-      total += along.back();
-    }
-    std::vector<char> gathered = memory_for(total, call.type);
+    const std::vector<std::size_t> along = counts_of(rail_.ranks, parts, element);
+    std::vector<char> gathered =
+        memory_for(std::accumulate(along.begin(), along.end(), std::size_t{0}), call.type);
     Call rail = call;
     rail.output = gathered.data();
     rail.counts_out = call.is_uneven ? along.data() : nullptr;
     in(rail_, rail, turn, 0);
     std::size_t done = 0;
     for (std::size_t node = 0; node < nodes(); ++node) {
-      const std::vector<std::size_t> counts = counts_on(node, parts, element);
+      const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
+      const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
       in(node_,
          {.operation = Operation::AllGather,
           .type = call.type,
           .input = gathered.data() + done,
-          .output = static_cast<char*>(call.output) + parts.offset(first_on(node)),
+          .output = static_cast<char*>(call.output) + parts.offset(ranks.front()),
           .count = along[node],
           .counts_out = counts.data(),
           .is_uneven = true},
@@ -490,12 +483,10 @@ class NodeBackend final : public Backend {
       done += along[node] * element;
     }
   }
-  int first_on(std::size_t node) const { return layout_.ranks_of(static_cast<int>(node)).front(); }
-  std::vector<std::size_t> counts_on(std::size_t node, const Parts& parts,
-                                     std::size_t element) const {
+  static std::vector<std::size_t> counts_of(const std::vector<int>& ranks, const Parts& parts,
+                                            std::size_t element) {
     std::vector<std::size_t> counts;
-    for (const int rank : layout_.ranks_of(static_cast<int>(node)))
-      counts.push_back(parts.size_bytes(rank) / element);
+    for (const int rank : ranks) counts.push_back(parts.size_bytes(rank) / element);
     return counts;
   }
 
@@ -658,10 +649,7 @@ class NodeBackend final : public Backend {
   }
 
   void gather_in_node(Call call, const Parts& parts, void* gathered, const Turn& turn) const {
-    std::vector<std::size_t> counts;
-    for (const int rank : node_.ranks) {
-      counts.push_back(parts.size_bytes(rank) / size_bytes(call.type));
-    }
+    const std::vector<std::size_t> counts = counts_of(node_.ranks, parts, size_bytes(call.type));
     call.operation = Operation::Gather;
     call.root = 0;
     call.output = is_leader() ? gathered : nullptr;

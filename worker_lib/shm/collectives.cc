@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <string>
 
-#include "worker_lib/shm/exchange.h"
-#include "worker_lib/shm/sizes.h"
-#include "worker_lib/shm/sum.h"
+#include "worker_lib/shm/algorithms.h"
 
 namespace drun::worker::shm {
 namespace {
@@ -19,10 +18,6 @@ constexpr std::size_t kDirectBytes = 16 * 1024;
 
 // Instead of a region: the offset is an address in the rank's own memory.
 constexpr std::uint32_t kOwnMemory = ~std::uint32_t{0};
-
-bool is_sum(const Call& call) {
-  return call.operation == Operation::AllReduce || call.operation == Operation::Reduce;
-}
 
 // The buffer of a call that other ranks could read in place.
 struct Buffer {
@@ -48,6 +43,15 @@ Buffer buffer_of(const Call& call, int ranks) {
   }
 }
 
+// The size of the longest part between two ranks, for a call whose sizes every rank knows.
+std::size_t longest_part_bytes(const Call& call, int size) {
+  std::size_t longest = call.count;
+  const std::size_t* counts =
+      call.operation == Operation::AllGather ? call.counts_out : call.counts_in;
+  if (call.is_uneven) longest = *std::max_element(counts, counts + size);
+  return longest * size_bytes(call.type);
+}
+
 }  // namespace
 
 void Collectives::run(const Call& call, const Turn& turn) {
@@ -55,15 +59,11 @@ void Collectives::run(const Call& call, const Turn& turn) {
     open(signature_of(call, rounds_.size()), std::nullopt, turn);
     return;
   }
-  if (is_sum(call)) {
-    Sum sum(rounds_, call, turn.deadline);
-    return perform(call, turn, sum, false);
-  }
-  const bool is_told = needs_sizes(call);
+  const bool is_told = has_private_counts(call);
   const std::size_t longest =
       is_told ? agree_on_sizes(call, turn) : longest_part_bytes(call, rounds_.size());
-  Exchange exchange(rounds_, call, longest);
-  perform(call, turn, exchange, is_told);
+  const auto move = [&](Algorithm& algorithm) { perform(call, turn, algorithm, is_told); };
+  with_algorithm(rounds_, call, turn.deadline, longest, std::ref(move));  // allocates nothing
 }
 
 void Collectives::perform(const Call& call, const Turn& turn, Algorithm& algorithm, bool is_open) {
@@ -167,27 +167,27 @@ void Collectives::throw_mismatch(const Turn& turn) const {
   for (int rank = 0; rank < rounds_.size(); ++rank) {
     all.push_back(rounds_.station_of(rank).signature);
   }
-  throw BackendFailure(Kind::Mismatch, std::nullopt,
-                       "the ranks disagree about collective number " +
-                           std::to_string(turn.sequence) + ": " + describe_disagreement(all));
+  throw disagreement(turn, describe_disagreement(all));
 }
 
 std::size_t Collectives::agree_on_sizes(const Call& call, const Turn& turn) {
-  const Signature signature = signature_of(call, rounds_.size());
-  write_sizes(call, rounds_.rank(), rounds_.size(), rounds_.mine());
+  const int size = rounds_.size();
+  const Signature signature = signature_of(call, size);
+  const PartCounts mine = part_counts(call, rounds_.rank(), size);
+  const std::size_t bytes = mine.size() * sizeof mine[0];
+  std::memcpy(rounds_.mine(), mine.data(), bytes);
   open(signature, std::nullopt, turn);
-  std::vector<Sizes> all;
-  all.reserve(static_cast<std::size_t>(rounds_.size()));
-  for (int rank = 0; rank < rounds_.size(); ++rank) {
-    all.push_back(read_sizes(rounds_.of(rank), rounds_.size()));
+  std::vector<PartCounts> all(static_cast<std::size_t>(size), mine);
+  std::uint64_t longest = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    PartCounts& its = all[static_cast<std::size_t>(rank)];
+    // From another process, and only compared as numbers.
+    std::memcpy(its.data(), rounds_.of(rank), bytes);
+    longest = std::max(longest, *std::max_element(its.begin(), its.end()));
   }
-  if (const std::string difference = difference_between(all); !difference.empty()) {
-    throw BackendFailure(Kind::Mismatch, std::nullopt,
-                         "the ranks disagree about collective number " +
-                             std::to_string(turn.sequence) + ", " + describe(signature) + ": " +
-                             difference);
-  }
-  return longest_of(all) * size_bytes(call.type);
+  if (const std::string difference = difference_between(all); !difference.empty())
+    throw disagreement(turn, describe(signature) + ": " + difference);
+  return longest * size_bytes(call.type);
 }
 
 std::optional<Place> Collectives::place_of(const Call& call, const Algorithm& algorithm) const {

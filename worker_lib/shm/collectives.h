@@ -23,9 +23,9 @@
 #include <optional>
 #include <vector>
 
-#include "worker_lib/shm/algorithm.h"
-#include "worker_lib/shm/regions.h"
+#include "worker_lib/shm/algorithms.h"
 #include "worker_lib/shm/rounds.h"
+#include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
 

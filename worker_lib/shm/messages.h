@@ -21,7 +21,6 @@
 
 #include "drun/backend.h"
 #include "worker_lib/mesh/matcher.h"
-#include "worker_lib/shm/abort_flag.h"
 #include "worker_lib/shm/link.h"
 #include "worker_lib/shm/peer_memory.h"
 #include "worker_lib/shm/wait.h"

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "worker_lib/shm/abort_flag.h"
 #include "worker_lib/shm/segment.h"
 #include "worker_lib/shm/wait.h"
 

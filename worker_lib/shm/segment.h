@@ -1,4 +1,5 @@
-// core. The layout of the memory that the ranks of a group share.
+// edge. The memory that the ranks of a group share: the segment, of a fixed layout, and the
+// regions, which alloc_shared adds for buffers.
 //
 //     abort flag | lost | bells: two per rank | homes | stations: two per rank | rings: one per
 //     ordered pair of ranks
@@ -10,11 +11,14 @@
 #pragma once
 
 #include <atomic>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "rendezvous/base/unique_fd.h"
 #include "worker_lib/base/signature.h"
@@ -29,7 +33,7 @@ static_assert(sizeof(Word) == 4 && sizeof(LongWord) == 8);
 
 constexpr std::size_t kLineBytes = 64;
 
-// See abort_flag.h.
+// See AbortFlag in wait.h.
 struct alignas(kLineBytes) AlarmWords {
   Word changes;  // number of changes so far
   Word reason;
@@ -58,7 +62,7 @@ struct alignas(kLineBytes / 2) Station {
 };
 static_assert(sizeof(Station) == kLineBytes / 2);
 
-// The header of a ring from one rank to another (ring.h). The bytes follow directly.
+// The header of a ring from one rank to another (link.h). The bytes follow directly.
 struct RingEnds {
   alignas(kLineBytes) LongWord written;  // bytes written by the sender so far
   Word wants_room;                       // the sender is waiting for room
@@ -73,50 +77,7 @@ constexpr std::size_t kStationBytes = kPayloadBytes + 4096;  // whole pages
 // Powers of two.
 constexpr std::size_t kRingBytes = 256 * 1024;
 constexpr std::size_t kSmallRingBytes = 16 * 1024;
-constexpr std::size_t kMostWithLargeRings = 32;  // ranks
-
-// The offsets of all parts for a group of `size` ranks.
-class Layout {
- public:
-  explicit Layout(int size) : size_(static_cast<std::size_t>(size)) {}
-
-  static constexpr std::size_t alarm() { return 0; }
-  // One word per rank: whether its process has ended.
-  static std::size_t lost(int rank) { return sizeof(AlarmWords) + at(rank) * sizeof(Word); }
-  // One bell wakes the rank when other ranks reach a round, the other one for messages.
-  std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(WakeFlag); }
-  std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(WakeFlag); }
-  std::size_t home(int rank) const { return homes() + at(rank) * sizeof(Home); }
-  std::size_t station(int rank, std::uint32_t round) const {
-    return stations() + (at(rank) * 2 + round % 2) * kStationBytes;
-  }
-  std::size_t ring(int from, int to) const {
-    return rings() + (at(from) * size_ + at(to)) * (sizeof(RingEnds) + ring_bytes());
-  }
-  std::size_t ring_bytes() const {
-    return size_ <= kMostWithLargeRings ? kRingBytes : kSmallRingBytes;
-  }
-  std::size_t size_bytes() const {
-    return rings() + size_ * size_ * (sizeof(RingEnds) + ring_bytes());
-  }
-
- private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-  static std::size_t round_up(std::size_t bytes, std::size_t to) {
-    return (bytes + to - 1) / to * to;
-  }
-  std::size_t bells() const {
-    return round_up(sizeof(AlarmWords) + size_ * sizeof(Word), kLineBytes);
-  }
-  std::size_t homes() const { return bells() + 2 * size_ * sizeof(WakeFlag); }
-  std::size_t stations() const {
-    constexpr std::size_t kPageBytes = 4096;
-    return round_up(homes() + size_ * sizeof(Home), kPageBytes);
-  }
-  std::size_t rings() const { return stations() + size_ * 2 * kStationBytes; }
-
-  std::size_t size_;
-};
+constexpr int kMostWithLargeRings = 32;  // ranks
 
 // --- Memory without a name in any file system
 //
@@ -137,7 +98,6 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
 
   std::byte* data() const { return data_; }
-  std::size_t size_bytes() const { return size_bytes_; }
 
  private:
   std::byte* data_ = nullptr;
@@ -148,40 +108,112 @@ class Mapping {
 
 class Segment {
  public:
-  // Requires a mapping of Layout(size).size_bytes().
-  Segment(std::shared_ptr<const Mapping> mapping, int size)
-      : mapping_(std::move(mapping)), layout_(size), size_(size) {
-    assert(mapping_->size_bytes() >= layout_.size_bytes());
+  // For a group of `size` ranks.
+  static std::size_t bytes_for(int size) {
+    const Segment layout(size);
+    return layout.ring_at(size, 0);
+  }
+  // Maps memory of bytes_for(size). The caller can close fd afterwards.
+  Segment(int fd, int size) : Segment(size) {
+    mapping_ = std::make_shared<const Mapping>(fd, 0, bytes_for(size));
+    data_ = mapping_->data();
   }
 
   int size() const { return size_; }
-  AlarmWords& alarm() const { return at<AlarmWords>(Layout::alarm()); }
-  Word& lost(int rank) const { return at<Word>(Layout::lost(rank)); }
-  WakeFlag& round_bell(int rank) const { return at<WakeFlag>(layout_.round_bell(rank)); }
-  WakeFlag& message_bell(int rank) const { return at<WakeFlag>(layout_.message_bell(rank)); }
-  Home& home(int rank) const { return at<Home>(layout_.home(rank)); }
+  AlarmWords& alarm() const { return at<AlarmWords>(0); }
+  // Whether that rank's process has ended.
+  Word& lost(int rank) const { return at<Word>(sizeof(AlarmWords) + index(rank) * sizeof(Word)); }
+  // One bell wakes the rank when other ranks reach a round, the other one for messages.
+  WakeFlag& round_bell(int rank) const {
+    return at<WakeFlag>(bells_ + index(rank) * sizeof(WakeFlag));
+  }
+  WakeFlag& message_bell(int rank) const {
+    return at<WakeFlag>(bells_ + index(size_ + rank) * sizeof(WakeFlag));
+  }
+  Home& home(int rank) const { return at<Home>(homes_ + index(rank) * sizeof(Home)); }
   Station& station(int rank, std::uint32_t round) const {
-    return at<Station>(layout_.station(rank, round));
+    return at<Station>(stations_ + (index(rank) * 2 + round % 2) * kStationBytes);
   }
   std::byte* payload(int rank, std::uint32_t round) const {
-    return mapping_->data() + layout_.station(rank, round) + sizeof(Station);
+    return reinterpret_cast<std::byte*>(&station(rank, round) + 1);
   }
-  RingEnds& ring_ends(int from, int to) const { return at<RingEnds>(layout_.ring(from, to)); }
+  RingEnds& ring_ends(int from, int to) const { return at<RingEnds>(ring_at(from, to)); }
   std::byte* ring_bytes(int from, int to) const {
-    return mapping_->data() + layout_.ring(from, to) + sizeof(RingEnds);
+    return reinterpret_cast<std::byte*>(&ring_ends(from, to) + 1);
   }
   // A power of two.
-  std::size_t ring_size_bytes() const { return layout_.ring_bytes(); }
-
- private:
-  template <typename T>
-  T& at(std::size_t offset) const {
-    return *reinterpret_cast<T*>(mapping_->data() + offset);
+  std::size_t ring_size_bytes() const {
+    return size_ <= kMostWithLargeRings ? kRingBytes : kSmallRingBytes;
   }
 
-  std::shared_ptr<const Mapping> mapping_;
-  Layout layout_;
+ private:
+  // Only the offsets of the parts.
+  explicit Segment(int size)
+      : size_(size),
+        bells_(whole(sizeof(AlarmWords) + index(size) * sizeof(Word), kLineBytes)),
+        homes_(bells_ + 2 * index(size) * sizeof(WakeFlag)),
+        stations_(whole(homes_ + index(size) * sizeof(Home), kPageBytes)),
+        rings_(stations_ + 2 * index(size) * kStationBytes) {}
+
+  static constexpr std::size_t kPageBytes = 4096;
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t whole(std::size_t bytes, std::size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+  }
+  std::size_t ring_at(int from, int to) const {
+    return rings_ + index(from * size_ + to) * (sizeof(RingEnds) + ring_size_bytes());
+  }
+  template <typename T>
+  T& at(std::size_t offset) const {
+    return *reinterpret_cast<T*>(data_ + offset);
+  }
+
   int size_;
+  std::size_t bells_;
+  std::size_t homes_;
+  std::size_t stations_;
+  std::size_t rings_;
+  std::shared_ptr<const Mapping> mapping_;
+  std::byte* data_ = nullptr;
+};
+
+// --- Regions: memory for buffers that all ranks can access. All ranks create a region together,
+// and each has a part of the size that it requested.
+//
+// All regions are pieces of one unnamed file that only grows. Offsets in it are never reused, and
+// dropping a part frees its pages at once.
+// Owner:   a region stays mapped in this process until its rank's part is dropped, or this object
+//          is destroyed.
+// Thread:  any.   Errors: throws BackendFailure (System).
+
+// The place of a rank's buffer in the regions, which it publishes.
+struct Place {
+  std::uint32_t region = 0;  // from 1
+  std::uint64_t offset = 0;  // within the rank's part
+};
+
+class Regions {
+ public:
+  Regions(UniqueFd memory, int rank);
+
+  // Create the next region: first grow() on one rank, then map() on all ranks, with the same sizes.
+  void grow(const std::vector<std::uint64_t>& part_bytes);
+  std::shared_ptr<void> map(const std::vector<std::uint64_t>& part_bytes);
+
+  // The place of a buffer; absent if it is not in this rank's own part of a region.
+  std::optional<Place> find(const void* data, std::size_t size_bytes);
+  // Another rank's buffer; null if this rank has no such region, or the region ends before it.
+  std::byte* at(int rank, const Place& place, std::size_t size_bytes);
+
+ private:
+  struct Region;
+
+  std::shared_ptr<const UniqueFd> memory_;
+  const int rank_;
+  std::mutex mutex_;
+  std::list<std::weak_ptr<Region>> regions_;
+  std::uint32_t next_region_ = 1;
+  std::uint64_t end_bytes_ = 0;
 };
 
 }  // namespace drun::worker::shm

@@ -4,11 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "worker_lib/math/reduce.h"
-#include "worker_lib/shm/abort_flag.h"
 #include "worker_lib/shm/collectives.h"
 #include "worker_lib/shm/messages.h"
-#include "worker_lib/shm/regions.h"
 
 namespace drun::worker {
 namespace shm {
@@ -28,15 +25,7 @@ class ShmBackend final : public Backend, public SharesReceives {
   std::string name() const override { return "shm"; }
 
   std::string refusal(const Call& call) const override {
-    if (call.gpu) return "shm works on memory of the host, not of a GPU";
-    const bool is_reduced = call.operation == Operation::AllReduce ||
-                            call.operation == Operation::Reduce ||
-                            call.operation == Operation::ReduceScatter;
-    if (is_reduced && reduce_function(call.type, call.op) == nullptr) {
-      return std::string(to_string(call.op)) + " is of integers, not of " +
-             std::string(to_string(call.type));
-    }
-    return "";
+    return call.gpu ? "shm works on memory of the host, not of a GPU" : "";
   }
 
   void run(const Call& call, const Turn& turn) override {
@@ -86,11 +75,9 @@ Parts connect_parts(const BackendContext& context) {
     throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
                          "shm is for ranks of one node; choose shm+tcp or tcp");
   }
-  const std::size_t bytes = Layout(context.size).size_bytes();
-  Connection connection = connect_ranks(context, bytes);
-  auto mapping = std::make_shared<const Mapping>(connection.segment.get(), 0, bytes);
+  Connection connection = connect_ranks(context, Segment::bytes_for(context.size));
   return {.rank = context.rank,
-          .segment = Segment(std::move(mapping), context.size),
+          .segment = Segment(connection.segment.get(), context.size),
           .regions = std::move(connection.regions),
           .lifelines = std::move(connection.lifelines),
           .cores = connection.cores};

@@ -5,25 +5,30 @@
 // ring is lost: one side makes the change and then checks for sleepers; the other registers as a
 // sleeper and then checks the state again. The check for sleepers is an atomic write too: either it
 // follows the registration and sees it, or the sleeper sees the change.
+//
+// AbortFlag: tells all ranks of a group when it ends, and which of their processes have ended. Each
+// of its changes wakes all waiting threads of the segment, which check it.
 // Thread:  any, in any process.
 #pragma once
 
 #include <sched.h>
 
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
 #include "drun/backend.h"
-#include "worker_lib/shm/cores.h"
+#include "worker_lib/base/cores.h"
 #include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
 
 // Wakes sleeping threads. Call after a change of the awaited state.
 void wake_sleepers(WakeFlag& bell) noexcept;
-// The same after a change that was stored with sequential consistency: only reads the bell, whose
-// cache line then stays with the threads that poll it.
-inline void wake_sleepers_of_store(WakeFlag& bell) noexcept;
 // Rings the bell and wakes sleeping threads. For waits whose awaited change is the ring itself.
 void ring(WakeFlag& bell) noexcept;
-
+// As wake_sleepers, after a change that was stored with sequential consistency: only reads the
+// bell, whose cache line then stays with the threads that poll it.
 inline void wake_sleepers_of_store(WakeFlag& bell) noexcept {
   if (bell.sleepers.load() != 0) ring(bell);
 }
@@ -94,5 +99,37 @@ bool wait_at(WakeFlag& bell, SpinPolicy spin, Deadline deadline, Question&& is_d
     if (!sleeper.sleep(rings, deadline)) return is_done();
   }
 }
+
+//     quiet --raise--> raised     (permanent; the first reason is kept)
+//
+// A lost rank does not raise the flag by itself, because it may have done its part of everything.
+// An operation that still needs it fails; its group publishes the cause and then aborts, which
+// raises the flag.
+class AbortFlag {
+ public:
+  AbortFlag(const Segment& segment, int rank) : segment_(segment), rank_(rank) {}
+
+  // Different after every change.
+  std::uint32_t changes() const { return segment_.alarm().changes.load(); }
+
+  void tell_lost(int rank) noexcept;
+  bool is_lost(int rank) const { return segment_.lost(rank).load() != 0; }
+
+  bool is_raised() const { return segment_.alarm().reason.load() != 0; }
+  // This rank was aborted, because of the rank that check_lost found, if any.
+  void raise() noexcept;
+
+  // Throws BackendFailure (PeerLost) for the first of these ranks that is lost, if any.
+  void check_lost(const std::vector<int>& ranks) const;
+  // If raised: throws PeerLost with the rank of the reason, or Broken if that is this rank.
+  void check() const;
+
+ private:
+  void wake_all() noexcept;
+
+  Segment segment_;
+  int rank_;
+  mutable std::atomic<int> found_ = -1;  // first rank found by check_lost
+};
 
 }  // namespace drun::worker::shm

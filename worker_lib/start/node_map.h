@@ -9,7 +9,7 @@
 
 #include "drun/backend.h"
 #include "drun/key_store.h"
-#include "worker_lib/start/peer_processes.h"
+#include "worker_lib/start/processes.h"
 
 namespace drun::worker {
 

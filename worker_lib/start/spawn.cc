@@ -2,30 +2,38 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <iostream>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "drun/error.h"
 #include "drun/process_group.h"
-#include "worker_lib/start/children.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
 #include "worker_lib/start/hosted_store.h"
-#include "worker_lib/start/running_threads.h"
+#include "worker_lib/start/processes.h"
 
 namespace drun {
 namespace {
 
-using worker::ChildEnd;
-using worker::Children;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostProcesses = 4096;
@@ -57,39 +65,192 @@ void check(int process_count) {
   }
 }
 
+[[noreturn]] void fail_to(const char* action) {
+  throw WorkerError({.kind = WorkerError::Kind::System,
+                     .operation = "spawn",
+                     .message = std::string("cannot ") + action + ": " + system_message(errno)});
+}
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+
+  explicit Pipe(int flags = 0) {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC | flags) != 0) fail_to("make a pipe");
+    read_end = UniqueFd(ends[0]);
+    write_end = UniqueFd(ends[1]);
+  }
+};
+
+// --- Child processes, which are started, watched and stopped together
+//
+// The destructor kills and reaps all remaining children.
+// Thread:  the thread that created it; the kernel kills the children when that thread ends.
+
+// The end of one child.
+struct ChildEnd {
+  std::optional<int> exit_code = std::nullopt;
+  std::optional<int> signal = std::nullopt;
+  std::string words = "";  // its final message (Children::Say); empty: none
+
+  bool is_failure() const { return exit_code != 0; }
+};
+
+void flush_all() {
+  std::cout.flush();
+  std::fflush(nullptr);
+}
+
+class Children {
+ public:
+  // A child can call it once to pass a final message of up to 4 KiB to the parent.
+  using Say = std::function<void(const std::string& words)>;
+
+  Children() = default;
+  ~Children() {
+    signal_all(SIGKILL);
+    for (Child& child : children_) {
+      if (!child.end) reap(child);
+    }
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  // Starts a child that runs `body`, which must not throw, and exits with its result.
+  void start(const std::function<int(const Say& say)>& body) {
+    Pipe words(O_NONBLOCK);
+    children_.reserve(children_.size() + 1);
+    const pid_t parent = getpid();
+    flush_all();  // or every child would print it again
+    const pid_t pid = fork();
+    if (pid < 0) fail_to("fork");
+    if (pid == 0) run_child(parent, words.write_end.get(), body);
+    // The child has not been reaped yet, so the pid is still valid.
+    UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd) {
+      const int error_number = errno;
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+      errno = error_number;
+      fail_to("watch a child process (Linux 5.4 or later is needed)");
+    }
+    children_.push_back(
+        {.pidfd = std::move(pidfd), .words = std::move(words.read_end), .end = std::nullopt});
+  }
+
+  // Waits until at least one more child has ended, and returns the indexes of those. Empty if the
+  // deadline has passed or no child is left.
+  std::vector<std::size_t> wait_any(std::optional<Clock::time_point> deadline) {
+    std::vector<pollfd> watched;
+    std::vector<std::size_t> whose;
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+      if (children_[i].end) continue;
+      watched.push_back({.fd = children_[i].pidfd.get(), .events = POLLIN, .revents = 0});
+      whose.push_back(i);
+    }
+    std::vector<std::size_t> ended;
+    if (watched.empty()) return ended;
+    while (poll(watched.data(), watched.size(), poll_ms(deadline)) < 0) {
+      if (errno != EINTR) fail_to("wait for child processes");
+    }
+    for (std::size_t i = 0; i < watched.size(); ++i) {
+      if (watched[i].revents == 0) continue;
+      reap(children_[whose[i]]);
+      ended.push_back(whose[i]);
+    }
+    return ended;
+  }
+
+  // Children are numbered in the order of start.
+  bool has_ended(std::size_t child) const { return children_[child].end.has_value(); }
+  // Of a child that has ended.
+  const ChildEnd& end_of(std::size_t child) const { return *children_[child].end; }
+  std::size_t size() const { return children_.size(); }
+  bool is_any_left() const {
+    return std::any_of(children_.begin(), children_.end(),
+                       [](const Child& child) { return !child.end; });
+  }
+
+  // Sends a signal to all running children.
+  void signal_all(int number) {
+    for (const Child& child : children_) {
+      if (!child.end) syscall(SYS_pidfd_send_signal, child.pidfd.get(), number, nullptr, 0);
+    }
+  }
+
+ private:
+  struct Child {
+    UniqueFd pidfd;
+    UniqueFd words;
+    std::optional<ChildEnd> end;
+  };
+
+  [[noreturn]] static void run_child(pid_t parent, int words,
+                                     const std::function<int(const Say& say)>& body) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);  // it had ended before
+    const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null >= 0) dup2(null, STDIN_FILENO);
+    const int code = body([words](const std::string& text) {
+      // Up to PIPE_BUF a write is whole, and this pipe is empty.
+      const std::size_t size_bytes = std::min<std::size_t>(text.size(), PIPE_BUF);
+      if (write(words, text.data(), size_bytes) < 0) return;
+    });
+    flush_all();
+    _exit(code);
+  }
+
+  static int poll_ms(std::optional<Clock::time_point> deadline) {
+    if (!deadline) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
+    return static_cast<int>(std::clamp<long>(left.count(), 0, INT_MAX));
+  }
+
+  static void reap(Child& child) {
+    // P_PIDFD, which not every libc's headers have; waitid(2), Linux 5.4.
+    constexpr auto kPidfd = static_cast<idtype_t>(3);
+    siginfo_t info{};
+    while (waitid(kPidfd, static_cast<id_t>(child.pidfd.get()), &info, WEXITED) != 0) {
+      if (errno != EINTR) break;
+    }
+    ChildEnd& end = child.end.emplace();
+    if (info.si_code == CLD_EXITED) end.exit_code = info.si_status;
+    if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) end.signal = info.si_status;
+    std::array<char, PIPE_BUF> bytes{};
+    const ssize_t count = read(child.words.get(), bytes.data(), bytes.size());
+    if (count > 0) end.words.assign(bytes.data(), static_cast<std::size_t>(count));
+    child.pidfd.reset();
+    child.words.reset();
+  }
+
+  std::vector<Child> children_;
+};
+
+// --- The ranks
+
 // By which the children wait until the store is there. One byte pair tells all: its port.
 class Gate {
  public:
-  Gate() {
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-      throw WorkerError({.kind = WorkerError::Kind::System,
-                         .operation = "spawn",
-                         .message = std::string("cannot make a pipe: ") + std::strerror(errno)});
-    }
-    read_end_ = UniqueFd(ends[0]);
-    write_end_ = UniqueFd(ends[1]);
-  }
   void open(int process_count, std::uint16_t port) {
     for (int i = 0; i < process_count; ++i) {
-      if (write(write_end_.get(), &port, sizeof port) != sizeof port) return;
+      if (write(pipe_.write_end.get(), &port, sizeof port) != sizeof port) return;
     }
   }
   // In a child. Absent: the parent has given up.
   std::optional<std::uint16_t> wait() {
-    write_end_.reset();
+    pipe_.write_end.reset();
     std::uint16_t port = 0;
     ssize_t count = 0;
     do {
-      count = read(read_end_.get(), &port, sizeof port);
+      count = read(pipe_.read_end.get(), &port, sizeof port);
     } while (count < 0 && errno == EINTR);
     if (count != sizeof port) return std::nullopt;
     return port;
   }
 
  private:
-  UniqueFd read_end_;
-  UniqueFd write_end_;
+  Pipe pipe_;
 };
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }

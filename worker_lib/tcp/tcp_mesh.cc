@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "worker_lib/base/cores.h"
 #include "worker_lib/mesh/mesh_backend.h"
-#include "worker_lib/shm/cores.h"
 #include "worker_lib/tcp/connections.h"
 #include "worker_lib/tcp/messages.h"
 #include "worker_lib/tcp/poller.h"
@@ -36,7 +36,7 @@ constexpr int kPollsPerLook = 8;
 bool has_own_core(const BackendContext& context) {
   const int node = context.node_of[static_cast<std::size_t>(context.rank)];
   return std::count(context.node_of.begin(), context.node_of.end(), node) <=
-         shm::usable_cores(shm::online_cores());
+         usable_cores(online_cores());
 }
 
 class TcpMesh final : public Mesh {

@@ -7,7 +7,7 @@
 
 #include "drun/backend.h"
 #include "rendezvous/base/late_library.h"
-#include "worker_lib/base/signals.h"
+#include "worker_lib/base/process.h"
 
 namespace drun::worker::ucx {
 namespace {

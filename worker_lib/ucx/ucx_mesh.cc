@@ -19,15 +19,16 @@
 #include <vector>
 
 #include "rendezvous/base/unique_fd.h"
+#include "worker_lib/base/cores.h"
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/mesh/mesh_backend.h"
-#include "worker_lib/shm/cores.h"
 #include "worker_lib/tcp/tcp_mesh.h"
 #include "worker_lib/ucx/ucx_library.h"
 
 namespace drun::worker {
 namespace ucx {
+namespace {
 
 using Kind = WorkerError::Kind;
 using Microseconds = std::chrono::microseconds;
@@ -57,8 +58,12 @@ struct Header {
 struct Send {
   int to = 0;
   Header header{};
+  const void* data = nullptr;
+  std::size_t size_bytes = 0;
   bool is_done = false;
   ucs_status_t status = UCS_OK;
+
+  std::optional<int> peer() const { return to; }
 };
 
 struct Receive {
@@ -74,6 +79,8 @@ struct Receive {
   bool is_done = false;
   ucs_status_t status = UCS_OK;
   std::string misfit{};  // why the message does not fit; empty: it fits
+
+  std::optional<int> peer() const { return sender ? sender : from; }
 };
 
 // A message that has arrived before its receive, or before an earlier message.
@@ -87,8 +94,7 @@ struct Arrival {
 };
 
 // Every rank's text, which rank 0 collects: each of the others needs a single value.
-static std::vector<std::string> all_addresses(const BackendContext& context,
-                                              const std::string& own) {
+std::vector<std::string> all_addresses(const BackendContext& context, const std::string& own) {
   const auto key_of = [](int rank) { return "ucx/" + std::to_string(rank); };
   const auto text_of = [](const std::string& text) {
     return std::to_string(text.size()) + ":" + text;
@@ -119,13 +125,11 @@ static std::vector<std::string> all_addresses(const BackendContext& context,
                            std::to_string(context.size) + " ranks");
 }
 
-// The messages of one rank.
-//
 // Owner:   keeps pointers to Sends and Receives from start() until they are done or given up.
 // Locks:   one mutex protects everything, UCX's worker too. A thread that sleeps has released it.
-class Engine {
+class UcxMesh final : public Mesh {
  public:
-  explicit Engine(const BackendContext& context)
+  explicit UcxMesh(const BackendContext& context)
       : rank_(context.rank),
         context_(context_of_process()),
         bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -133,27 +137,106 @@ class Engine {
     if (!bell_) throw BackendFailure(Kind::System, std::nullopt, "UCX: no descriptor is left");
     const int node = context.node_of[static_cast<std::size_t>(rank_)];
     const auto neighbors = std::count(context.node_of.begin(), context.node_of.end(), node);
-    has_core_ = neighbors <= shm::usable_cores(shm::online_cores());
+    has_core_ = neighbors <= usable_cores(online_cores());
     make_worker();
     const std::vector<std::string> addresses = all_addresses(context, own_address());
     for (std::size_t rank = 0; rank < peers_.size(); ++rank) peers_[rank].address = addresses[rank];
+    if (context.is_lookout) lookout_ = make_tcp_mesh(context);
   }
-  ~Engine() {
-    const std::lock_guard lock(mutex_);
+  ~UcxMesh() override {
+    const Lock lock(mutex_);
     shut(kFlushTime, 0);
   }
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
+  UcxMesh(const UcxMesh&) = delete;
+  UcxMesh& operator=(const UcxMesh&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return static_cast<int>(peers_.size()); }
+  std::string name() const override { return "ucx"; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
 
-  void start(Send& send, const void* data, std::size_t size_bytes) {
-    const std::lock_guard lock(mutex_);
-    check_alive();
+  Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override {
+    return std::make_unique<InMesh<Send>>(
+        *this, Send{.to = to,
+                    .header = {.slot = slot, .from = static_cast<std::uint64_t>(rank_)},
+                    .data = data,
+                    .size_bytes = size_bytes});
+  }
+  Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override {
+    return std::make_unique<InMesh<Receive>>(*this, Receive{.from = from,
+                                                            .slot = slot,
+                                                            .data = static_cast<char*>(data),
+                                                            .room_bytes = size_bytes});
+  }
+  Started recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) override {
+    return std::make_unique<InMesh<Receive>>(*this, Receive{.slot = slot,
+                                                            .data = static_cast<char*>(data),
+                                                            .room_bytes = size_bytes,
+                                                            .claim = claim});
+  }
+
+  void abort() noexcept override {
+    {
+      const Lock lock(mutex_);
+      shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
+    }
+    if (lookout_) lookout_->abort();
+  }
+  bool keeps_deadlines() const override { return true; }
+  std::vector<Lifeline> lifelines() const override {
+    return lookout_ ? lookout_->lifelines() : std::vector<Lifeline>();
+  }
+  void tell_lost(int rank) noexcept override {
+    if (rank < 0 || rank >= size()) return;
+    const Lock lock(mutex_);
+    lose(peers_[static_cast<std::size_t>(rank)], "");
+    peers_[static_cast<std::size_t>(rank)].has_ended = true;
+    wake_all();
+  }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // `Of`: Send or Receive.
+  template <typename Of>
+  class InMesh final : public Transfer {
+   public:
+    InMesh(UcxMesh& mesh, Of message) : mesh_(mesh), message_(std::move(message)) {
+      const Lock lock(mesh_.mutex_);
+      mesh_.check_alive();
+      mesh_.start(message_);
+    }
+    ~InMesh() override {
+      const Lock lock(mesh_.mutex_);
+      if (!message_.is_done) mesh_.give_up(message_);
+    }
+    InMesh(const InMesh&) = delete;
+    InMesh& operator=(const InMesh&) = delete;
+
+    int finish(Deadline deadline) override {
+      Lock lock(mesh_.mutex_);
+      if (mesh_.drive(
+              lock, [this] { return mesh_.is_over(message_); }, deadline))
+        return *message_.peer();
+      throw lateness(message_.peer());
+    }
+    std::optional<bool> is_done() override {
+      const Lock lock(mesh_.mutex_);
+      try {
+        mesh_.move();
+        return mesh_.is_over(message_);
+      } catch (const BackendFailure&) {
+        return true;
+      }
+    }
+
+   private:
+    UcxMesh& mesh_;
+    Of message_;
+  };
+
+  void start(Send& send) {
     Peer& to = connected(send.to);
     send.header.number = to.next_out++;
-    send.header.from = static_cast<std::uint64_t>(rank_);
     ucp_request_param_t how{};
     how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     how.cb.send = [](void* request, ucs_status_t status, void* self) {
@@ -161,69 +244,23 @@ class Engine {
     };
     how.user_data = &send;
     end_if_done(send, ucx_.ucp_am_send_nbx(to.endpoint, kMessage, &send.header, sizeof send.header,
-                                           data, size_bytes, &how));
+                                           send.data, send.size_bytes, &how));
     if (is_asleep_) ring();  // that thread makes progress for it
   }
-
   void start(Receive& receive) {
-    const std::lock_guard lock(mutex_);
-    check_alive();
     if (receive.from) connected(*receive.from);
     if (const std::shared_ptr<Arrival> arrival = matcher_.post(&receive)) {
       give(receive, *arrival);
       read_announced();
     }
   }
-
-  void wait(const Send& send, Deadline deadline) {
-    std::unique_lock lock(mutex_);
-    if (drive(
-            lock, [&] { return is_over(send); }, deadline))
-      return;
-    throw lateness(send.to);
-  }
-  int wait(const Receive& receive, Deadline deadline) {
-    std::unique_lock lock(mutex_);
-    if (drive(
-            lock, [&] { return is_over(receive); }, deadline))
-      return *receive.sender;
-    throw lateness(receive.sender ? receive.sender : receive.from);
-  }
-  template <typename Each>
-  bool would_end(const Each& each) {
-    const std::lock_guard lock(mutex_);
-    try {
-      move();
-      return is_over(each);
-    } catch (const BackendFailure&) {
-      return true;
-    }
-  }
-
-  void give_up(const Send& send) noexcept {
-    const std::lock_guard lock(mutex_);
-    if (!send.is_done) shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
-  }
+  void give_up(const Send&) noexcept { shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE); }
   void give_up(Receive& receive) noexcept {
-    const std::lock_guard lock(mutex_);
-    if (receive.is_done) return;
     std::erase_if(to_read_, [&](const ToRead& each) { return each.receive == &receive; });
     if (!receive.sender) return matcher_.withdraw(&receive);
     if (receive.is_read) shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
   }
-  void abort() noexcept {
-    const std::lock_guard lock(mutex_);
-    shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
-  }
-  void tell_lost(int rank) noexcept {
-    const std::lock_guard lock(mutex_);
-    if (rank < 0 || rank >= size()) return;
-    lose(peers_[static_cast<std::size_t>(rank)], "");
-    peers_[static_cast<std::size_t>(rank)].has_ended = true;
-    wake_all();
-  }
 
- private:
   struct Peer {
     std::string address{};
     ucp_ep_h endpoint = nullptr;  // null: not connected yet
@@ -248,7 +285,7 @@ class Engine {
     handler.arg = this;
     handler.cb = [](void* self, const void* header, std::size_t header_bytes, void* data,
                     std::size_t bytes, const ucp_am_recv_param_t* how) {
-      return static_cast<Engine*>(self)->take(header, header_bytes, data, bytes, how->recv_attr);
+      return static_cast<UcxMesh*>(self)->take(header, header_bytes, data, bytes, how->recv_attr);
     };
     check(ucx_.ucp_worker_set_am_recv_handler(worker_, &handler), "receive messages");
     check(ucx_.ucp_worker_get_efd(worker_, &events_), "wait for messages");
@@ -432,7 +469,7 @@ class Engine {
     return has_moved;
   }
   template <typename IsOver>
-  bool drive(std::unique_lock<std::mutex>& lock, IsOver&& is_over, Deadline deadline) {
+  bool drive(Lock& lock, IsOver&& is_over, Deadline deadline) {
     const Deadline began = Deadline::clock::now();
     bool is_woken = false;  // by UCX
     while (true) {
@@ -454,13 +491,13 @@ class Engine {
     }
   }
   template <typename Action>
-  static void unlocked(std::unique_lock<std::mutex>& lock, Action&& action) {
+  static void unlocked(Lock& lock, Action&& action) {
     lock.unlock();
     action();
     lock.lock();
   }
   // Until UCX has something to do, another thread rings, or the time is over. True if it is UCX.
-  bool sleep(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  bool sleep(Lock& lock, Deadline deadline) {
     Deadline until = std::min(deadline, Deadline::clock::now() + kMostSleep);
     for (const Peer& peer : peers_) {
       if (peer.over_at && *peer.over_at > Deadline::clock::now())
@@ -506,7 +543,7 @@ class Engine {
     if (!receive.misfit.empty())
       throw BackendFailure(Kind::Mismatch, receive.sender, receive.misfit);
     check_alive();
-    const std::optional<int> peer = receive.sender ? receive.sender : receive.from;
+    const std::optional<int> peer = receive.peer();
     if (receive.is_done) throw loss(*peer, ucx_.ucs_status_string(receive.status));
     if (peer && is_silent(*peer)) throw loss(*peer);
     if (peer) return false;
@@ -568,84 +605,16 @@ class Engine {
   std::unordered_set<void*> announced_;  // UCX's descriptors that this mesh holds
   std::vector<ToRead> to_read_;
   std::optional<BackendFailure> failure_;  // found while working for all messages
+  std::unique_ptr<Mesh> lookout_;          // null: not asked for
 };
 
+}  // namespace
 }  // namespace ucx
-
-class UcxMesh::Sending final : public Message {
- public:
-  Sending(ucx::Engine& engine, int to, Slot slot, const void* data, std::size_t size_bytes)
-      : engine_(engine), send_{.to = to, .header = {.slot = slot}} {
-    engine_.start(send_, data, size_bytes);
-  }
-  Sending(const Sending&) = delete;
-  Sending& operator=(const Sending&) = delete;
-  ~Sending() override { engine_.give_up(send_); }
-  int wait(Deadline deadline) override {
-    engine_.wait(send_, deadline);
-    return send_.to;
-  }
-  std::optional<bool> is_done() override { return engine_.would_end(send_); }
-
- private:
-  ucx::Engine& engine_;
-  ucx::Send send_;
-};
-
-class UcxMesh::Receiving final : public Message {
- public:
-  Receiving(ucx::Engine& engine, std::optional<int> from, Slot slot, void* data,
-            std::size_t room_bytes, ClaimSide claim = {})
-      : engine_(engine),
-        receive_{.from = from,
-                 .slot = slot,
-                 .data = static_cast<char*>(data),
-                 .room_bytes = room_bytes,
-                 .claim = claim} {
-    engine_.start(receive_);
-  }
-  Receiving(const Receiving&) = delete;
-  Receiving& operator=(const Receiving&) = delete;
-  ~Receiving() override { engine_.give_up(receive_); }
-  int wait(Deadline deadline) override { return engine_.wait(receive_, deadline); }
-  std::optional<bool> is_done() override { return engine_.would_end(receive_); }
-
- private:
-  ucx::Engine& engine_;
-  ucx::Receive receive_;
-};
-
-UcxMesh::UcxMesh(const BackendContext& context) : engine_(std::make_unique<ucx::Engine>(context)) {
-  if (context.is_lookout) lookout_ = std::make_unique<TcpMesh>(context);
-}
-UcxMesh::~UcxMesh() = default;
-
-int UcxMesh::rank() const { return engine_->rank(); }
-int UcxMesh::size() const { return engine_->size(); }
-
-Mesh::Started UcxMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
-  return std::make_unique<Sending>(*engine_, to, slot, data, size_bytes);
-}
-Mesh::Started UcxMesh::recv(int from, Slot slot, void* data, std::size_t size_bytes) {
-  return std::make_unique<Receiving>(*engine_, from, slot, data, size_bytes);
-}
-Mesh::Started UcxMesh::recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) {
-  return std::make_unique<Receiving>(*engine_, std::nullopt, slot, data, size_bytes, claim);
-}
-
-void UcxMesh::abort() noexcept {
-  engine_->abort();
-  if (lookout_) lookout_->abort();
-}
-std::vector<Lifeline> UcxMesh::lifelines() const {
-  return lookout_ ? lookout_->lifelines() : std::vector<Lifeline>();
-}
-void UcxMesh::tell_lost(int rank) noexcept { engine_->tell_lost(rank); }
 
 bool has_ucx() { return true; }
 
 std::unique_ptr<Backend> connect_ucx(const BackendContext& context) {
-  return make_mesh_backend(std::make_unique<UcxMesh>(context), context.is_debug);
+  return make_mesh_backend(std::make_unique<ucx::UcxMesh>(context), context.is_debug);
 }
 
 }  // namespace drun::worker

@@ -13,47 +13,16 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "worker_lib/mesh/mesh.h"
+#include "drun/backend.h"
 
 namespace drun::worker {
-namespace ucx {
-class Engine;
-}
-
-class UcxMesh final : public Mesh {
- public:
-  // Exchanges UCX's addresses with all ranks over the store, which is not used afterwards. Throws
-  // BackendFailure, or the store's WorkerError.
-  explicit UcxMesh(const BackendContext& context);
-  ~UcxMesh() override;
-  UcxMesh(const UcxMesh&) = delete;
-  UcxMesh& operator=(const UcxMesh&) = delete;
-
-  std::string name() const override { return "ucx"; }
-  int rank() const override;
-  int size() const override;
-  Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override;
-  Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override;
-  Started recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) override;
-
-  void abort() noexcept override;
-  bool keeps_deadlines() const override { return true; }
-  std::vector<Lifeline> lifelines() const override;
-  void tell_lost(int rank) noexcept override;
-
- private:
-  class Sending;
-  class Receiving;
-  std::unique_ptr<ucx::Engine> engine_;
-  std::unique_ptr<Mesh> lookout_;  // null: not asked for
-};
 
 // Whether this library was built with UCX's headers.
 bool has_ucx();
 
+// Exchanges UCX's addresses with all ranks over the store, which is not used afterwards. Throws
+// BackendFailure, or the store's WorkerError.
 std::unique_ptr<Backend> connect_ucx(const BackendContext& context);
 
 }  // namespace drun::worker

@@ -132,6 +132,8 @@ struct MessageCall {
   Elements incoming = {};                  // of a receive
   std::optional<int> peer = std::nullopt;  // absent: from anyone
   int tag = 0;
+
+  ConstElements data() const { return is_send ? outgoing : ConstElements(incoming); }
 };
 
 // A descriptor that becomes readable (or hangs up) when that rank's process ends.

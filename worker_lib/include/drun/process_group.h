@@ -108,7 +108,9 @@ struct MonitoredBarrierOptions {
 // As the source of a message: the first one from any rank.
 inline constexpr std::nullopt_t any_rank = std::nullopt;
 
-struct Call;
+namespace worker {
+struct Arguments;
+}
 
 class P2POp;
 
@@ -325,8 +327,7 @@ class ProcessGroup {
   using Allocate = std::function<Buffer(std::size_t count)>;
 
   explicit ProcessGroup(std::shared_ptr<Group> group);
-  Work run(const Call& call, const OpOptions& options);
-  Work run_v(Call call, std::size_t value_size, const OpOptions& options);
+  Work run(const worker::Arguments& arguments, const OpOptions& options);
   Counts gather_parts(const ConstBuffer& mine, std::optional<int> root, const Allocate& allocate,
                       const TimeoutOptions& options);
   void scatter_parts(const ConstBuffer& all, const Counts& counts, int root,

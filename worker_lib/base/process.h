@@ -1,4 +1,4 @@
-// edge. Signal handling: threads started by worker_lib block all signals, and SIGPIPE is ignored.
+// edge. What the whole process shares: signals, forks, and its exit. Thread: any.
 #pragma once
 
 #include <csignal>
@@ -24,12 +24,15 @@ class SignalsBlocked {
 
 // Gloo writes without MSG_NOSIGNAL, so a dead peer would kill this process. Keeps a handler of the
 // program.
-inline void ignore_default_sigpipe() {
-  struct sigaction now {};
-  if (sigaction(SIGPIPE, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 &&
-      now.sa_handler == SIG_DFL) {
-    std::signal(SIGPIPE, SIG_IGN);
-  }
-}
+void ignore_default_sigpipe();
+
+// The number of forks between the first call in an ancestor and this process. Threads, connections
+// and shared memory of a group belong to the process that created it.
+int fork_generation();
+
+// Calls `action` when the process exits normally. Replaces an earlier action.
+void at_exit(void (*action)());
+// Call after a library that has its own exit handlers was loaded: the action then runs before them.
+void renew_at_exit();
 
 }  // namespace drun::worker

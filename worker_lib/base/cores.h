@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-namespace drun::worker::shm {
+namespace drun::worker {
 
 // A set of the node's cores: numbers up to kMostCores.
 constexpr std::size_t kMostCores = 2048;
@@ -30,4 +30,4 @@ int usable_cores(const CoreMask& cores = {});
 // Parses cpu.max: "150000 100000" -> 1.5; nullopt for "max 100000" and invalid text.
 std::optional<double> cores_of_quota(std::string_view cpu_max);
 
-}  // namespace drun::worker::shm
+}  // namespace drun::worker

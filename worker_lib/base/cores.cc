@@ -1,4 +1,4 @@
-#include "worker_lib/shm/cores.h"
+#include "worker_lib/base/cores.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-namespace drun::worker::shm {
+namespace drun::worker {
 namespace {
 
 std::string read_text(const std::string& path) {
@@ -84,4 +84,4 @@ std::optional<double> cores_of_quota(std::string_view cpu_max) {
   return quota / period;
 }
 
-}  // namespace drun::worker::shm
+}  // namespace drun::worker

@@ -1,7 +1,7 @@
 #include "tests/support/catch.h"
-#include "worker_lib/shm/cores.h"
+#include "worker_lib/base/cores.h"
 
-namespace drun::worker::shm {
+namespace drun::worker {
 
 TEST_CASE("a cgroup's CPU quota is a number of cores or absent") {
   CHECK(cores_of_quota("150000 100000\n") == 1.5);
@@ -25,4 +25,4 @@ TEST_CASE("cores shared by several processes count once") {
 
 TEST_CASE("at least one core is usable") { CHECK(usable_cores() >= 1); }
 
-}  // namespace drun::worker::shm
+}  // namespace drun::worker
