@@ -104,9 +104,6 @@ std::string printable(std::string_view line) {
   return text;
 }
 
-}  // namespace drun
-
-namespace drun::hosts {
 namespace {
 
 bool is_plain(char c) {
@@ -121,13 +118,14 @@ std::string shell_quoted(std::string_view text) {
   const auto is_harmless = [&](char c) { return is_plain(c) || (c == '=' && is_option); };
   if (!text.empty() && std::all_of(text.begin(), text.end(), is_harmless)) return std::string(text);
   std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'')
-      quoted += "'\\''";
-    else
-      quoted += c;
-  }
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
   return quoted + "'";
 }
 
-}  // namespace drun::hosts
+std::string shell_quoted(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_quoted(word);
+  return text;
+}
+
+}  // namespace drun

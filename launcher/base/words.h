@@ -1,11 +1,12 @@
-// core. Text shared by reports: durations, exit statuses, and worker output made safe for a
-// terminal.
+// core. Text shared by plans and reports: durations, exit statuses, words of a shell, and worker
+// output made safe for a terminal.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "rendezvous/job/outcome.h"
 
@@ -31,14 +32,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // return overwrote, keeps tabs, and escapes other control characters (\x1b).
 std::string printable(std::string_view line);
 
-}  // namespace drun
-
-// --- Quoting for the login shell of another host
-
-namespace drun::hosts {
-
+// --- Quoting for a shell
+//
 // Quotes `text` as one word of a Bourne shell. `text` may contain any byte except NUL. csh and fish
 // read the same word unless it contains !, newline or backslash.
 std::string shell_quoted(std::string_view text);
+// The words of a command.
+std::string shell_quoted(const std::vector<std::string>& words);
 
-}  // namespace drun::hosts
+}  // namespace drun

@@ -7,7 +7,7 @@
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
 #include "launcher/facts/files.h"
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/report.h"

@@ -10,7 +10,7 @@
 #include "launcher/cli/completion.h"
 #include "launcher/commands/local_jobs.h"
 #include "launcher/facts/files.h"
-#include "launcher/plan/host_pool.h"
+#include "launcher/hosts/host_pool.h"
 
 namespace drun {
 namespace {

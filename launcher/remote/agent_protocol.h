@@ -28,7 +28,7 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/plan/node_plan.h"
+#include "launcher/hosts/node_plan.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/meeting.h"
 #include "launcher/report/report.h"

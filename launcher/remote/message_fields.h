@@ -15,7 +15,7 @@
 #include "agent/spec.h"
 #include "launcher/facts/host.h"
 #include "launcher/facts/topology.h"
-#include "launcher/plan/node_plan.h"
+#include "launcher/hosts/node_plan.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent_protocol.h"
 #include "launcher/remote/meeting.h"

@@ -25,7 +25,7 @@
 #include "agent/process/signals.h"
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/command.h"
-#include "launcher/plan/local_nodes.h"
+#include "launcher/hosts/local_nodes.h"
 #include "launcher/remote/host_output.h"
 #include "launcher/remote/local_network.h"
 #include "launcher/remote/ssh_session.h"

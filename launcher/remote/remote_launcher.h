@@ -12,7 +12,7 @@
 #include <functional>
 #include <string_view>
 
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/remote/launch_machine.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/net/asio.h"

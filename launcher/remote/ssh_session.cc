@@ -19,7 +19,7 @@
 #include "agent/spawn/spawn.h"
 #include "launcher/base/version.h"
 #include "launcher/base/words.h"
-#include "launcher/plan/remote_command.h"
+#include "launcher/hosts/remote_command.h"
 #include "launcher/report/report.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/tls/openssl_library.h"

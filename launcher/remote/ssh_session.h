@@ -3,7 +3,7 @@
 //
 // While the listener is held up nothing is read, which blocks ssh, the agent and its workers.
 // start() does not wait for the exec. A host without drun asks for a copy
-// (launcher/plan/remote_command.h): until its agent answers, everything sent is kept, to be
+// (launcher/hosts/remote_command.h): until its agent answers, everything sent is kept, to be
 // repeated after the copy. An ssh that cannot be started ends with code 127 or 126 and the reason.
 #pragma once
 

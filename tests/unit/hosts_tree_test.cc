@@ -1,5 +1,5 @@
 // Tests the branches of a job over ssh and the messages between a launcher and a relay.
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 #include <random>
 

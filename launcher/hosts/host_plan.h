@@ -68,10 +68,6 @@ struct HostPlan {
 Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
                                 const std::string& own_path);
 
-// For a job without --hosts: moves -np, -x and --map-by to where the plan for this machine reads
-// them.
-Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes);
-
 // --- Elastic jobs over ssh (--nnodes=MIN:MAX)
 //
 // Selects the hosts that may coordinate the job. MAX is at most the number of hosts with workers;
@@ -119,5 +115,10 @@ bool gathers_here(const Options& options);
 
 // Absent unless gathers_here().
 Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host);
+
+// --- As text (also for --explain) and as JSON (host_plan_text.cc)
+
+std::string host_plan_text(const HostPlan& plan);
+std::string host_plan_json(const HostPlan& plan);
 
 }  // namespace drun::hosts

@@ -1,4 +1,4 @@
-#include "launcher/plan/local_nodes.h"
+#include "launcher/hosts/local_nodes.h"
 
 #include <algorithm>
 #include <utility>
@@ -49,7 +49,7 @@ void share_gpus(HostPlan& plan, const HostFacts& host) {
     std::string list;
     for (const std::string& name : part_of(names, node, count))
       list += (list.empty() ? "" : ",") + name;
-    put(plan.nodes[node].environment, {host.gpu_variable, list});
+    set_variable(plan.nodes[node].environment, {host.gpu_variable, list});
   }
 }
 
@@ -59,7 +59,8 @@ void name_interface(HostNode& node, const HostFacts& host) {
     const bool is_exported =
         std::any_of(node.environment.begin(), node.environment.end(),
                     [name](const EnvironmentEntry& entry) { return entry.first == name; });
-    if (!is_exported && !variable(host, name)) put(node.environment, {name, kNodeInterface});
+    if (!is_exported && !variable(host, name))
+      set_variable(node.environment, {name, kNodeInterface});
   }
 }
 

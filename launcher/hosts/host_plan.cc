@@ -1,14 +1,14 @@
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "launcher/cli/option_values.h"
-#include "launcher/plan/host_pool.h"
-#include "launcher/plan/local_nodes.h"
+#include "launcher/hosts/host_pool.h"
+#include "launcher/hosts/local_nodes.h"
+#include "launcher/hosts/remote_command.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/programs.h"
-#include "launcher/plan/remote_command.h"
 #include "launcher/plan/rendezvous.h"
 
 namespace drun::hosts {
@@ -202,7 +202,7 @@ std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
   if (host.devices.empty()) return environment;
   std::string list;
   for (const int device : host.devices) list += (list.empty() ? "" : ",") + std::to_string(device);
-  put(environment, {"CUDA_VISIBLE_DEVICES", list});
+  set_variable(environment, {"CUDA_VISIBLE_DEVICES", list});
   return environment;
 }
 
@@ -306,28 +306,6 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                         : ssh_command(options.hosts, node, own_path);
   plan.warnings.insert(plan.warnings.end(), notes.warnings.begin(), notes.warnings.end());
   return plan;
-}
-
-Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes) {
-  const HostOptions& host_options = options.hosts;
-  for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
-                             "--login-timeout", "--no-gather-logs", "--ssh-tree", "--no-copy"}) {
-    if (options.sources.contains(option))
-      return usage_error(option, "it requires --hosts or --hostfile");
-  }
-  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
-  Result<std::vector<EnvironmentEntry>> exports = exported(host_options.exports, here, notes);
-  if (!exports) return exports.error();
-  host.exports = *std::move(exports);
-  const auto per_node = host_options.map_by ? host_options.map_by->per_node : std::nullopt;
-  const std::optional<int> workers = host_options.np ? host_options.np : per_node;
-  if (!workers) return {};
-  const std::string option = host_options.np ? "--np" : "--map-by";
-  if (options.nproc_per_node)
-    return usage_error(option + " and --nproc-per-node", "they conflict; remove one");
-  options.nproc_per_node = WorkerCount(*workers);
-  options.sources["--nproc-per-node"] = option;
-  return {};
 }
 
 namespace {

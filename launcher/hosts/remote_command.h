@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 namespace drun::hosts {
 
