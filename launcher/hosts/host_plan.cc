@@ -299,7 +299,6 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   }
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
   plan_elastic_hosts(plan, options);
-  if (!plan.local_nodes) plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (HostNode& node : plan.nodes)
     node.ssh_command = plan.local_nodes ? std::vector<std::string>{own_path, "--from-stdin"}
@@ -353,37 +352,6 @@ void plan_elastic_hosts(HostPlan& plan, const Options& options) {
 
 std::string address_of(const HostNode& node) {
   return node.address.empty() ? node.name : node.address;
-}
-
-namespace {
-
-// The square root, rounded up.
-std::size_t root_of(std::size_t hosts) {
-  std::size_t root = 1;
-  while (root * root < hosts) ++root;
-  return root;
-}
-
-}  // namespace
-
-std::vector<std::vector<std::size_t>> branches_of(std::size_t hosts, std::optional<int> wished) {
-  if (!wished && hosts <= kMostDirectHosts) return {};
-  const std::size_t count = wished ? static_cast<std::size_t>(*wished) : root_of(hosts);
-  if (count >= hosts) return {};
-  std::vector<std::vector<std::size_t>> branches(count);
-  for (std::size_t host = 0; host < hosts; ++host) branches[host * count / hosts].push_back(host);
-  return branches;
-}
-
-std::string branches_text(const HostPlan& plan) {
-  std::string text = std::to_string(plan.branches.size()) + " branches: ";
-  for (std::size_t i = 0; i < plan.branches.size(); ++i) {
-    if (i == kMostShownHosts) return text + ", ...";
-    const auto& branch = plan.branches[i];
-    text += (i == 0 ? "" : ", ") + plan.nodes[branch.front()].name + " (" +
-            std::to_string(branch.size() - 1) + " behind it)";
-  }
-  return text;
 }
 
 }  // namespace drun::hosts

@@ -52,8 +52,6 @@ struct HostPlan {
   std::string secret{};            // of the job; empty: none. Never printed
   std::string secret_from{};       // its origin: "/home/me/secret", "DRUN_SECRET", "this job's own"
   int fanout = 8;
-  // The hosts of each branch in order: the first one logs in to the others. Empty: no tree.
-  std::vector<std::vector<std::size_t>> branches{};
   std::string report_file{};
   std::string html_report_file{};
   std::optional<OutputSpec> lines{};  // set if the workers' lines arrive as frames; their files
@@ -86,21 +84,6 @@ std::string address_of(const HostNode& node);
 // Call after the rendezvous endpoint is set. Sets nodes_wanted and seats; does nothing if the
 // number of nodes is fixed.
 void plan_elastic_hosts(HostPlan& plan, const Options& options);
-
-// --- The login tree (--ssh-tree)
-//
-// The launcher logs in to the first host of each branch, and that host logs in to the others of the
-// branch.
-
-// Above this number of hosts, a tree is the default.
-inline constexpr std::size_t kMostDirectHosts = 64;
-
-// Divides `hosts`, in order, into `wished` parts of equal size (differing by at most one). By
-// default there are about as many branches as hosts per branch. Empty: no tree.
-std::vector<std::vector<std::size_t>> branches_of(std::size_t hosts, std::optional<int> wished);
-
-// "8 branches: node01 (7 behind it), ...".
-std::string branches_text(const HostPlan& plan);
 
 // --- Whether the workers' lines are sent to the launcher as frames, to be logged here, and their
 // format on the console in that case

@@ -101,7 +101,6 @@ std::string host_plan_text(const HostPlan& plan) {
                              ? std::to_string(plan.nodes.size()) + " nodes, all on this machine"
                              : std::to_string(plan.nodes.size()) + ", over ssh, " +
                                    std::to_string(plan.fanout) + " concurrent logins at most");
-  if (!plan.branches.empty()) text += field("tree", branches_text(plan));
   if (plan.nodes_wanted)
     text += field("nodes", "at least " + std::to_string(plan.nodes_wanted->min) + ", at most " +
                                std::to_string(plan.nodes_wanted->max));
@@ -147,7 +146,6 @@ std::string host_plan_json(const HostPlan& plan) {
        plan.nodes_wanted ? Json(plan.nodes_wanted->min) : Json(plan.nodes.size())},
       {"directory", plan.directory},
       {"fanout", plan.fanout},
-      {"branches", plan.branches},
       {"secret", plan.secret.empty() ? Json(nullptr) : Json(plan.secret_from)},
       {"log_files_here", plan.lines.has_value()},
       {"log_dir", plan.lines && plan.lines->log_dir ? Json(*plan.lines->log_dir) : Json(nullptr)},

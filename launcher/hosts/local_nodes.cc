@@ -70,9 +70,9 @@ std::string local_address(std::size_t node) { return "10.88.0." + std::to_string
 
 Result<void> check_local_nodes(const Options& options) {
   const auto is_given = [&options](const char* name) { return options.sources.contains(name); };
-  for (const char* other : {"--hosts", "--hostfile", "--host", "--machinefile", "--include",
-                            "--exclude", "--ssh", "--ssh-args", "--fanout", "--login-timeout",
-                            "--ssh-tree", "--no-gather-logs", "--no-copy"}) {
+  for (const char* other :
+       {"--hosts", "--hostfile", "--host", "--machinefile", "--include", "--exclude", "--ssh",
+        "--ssh-args", "--fanout", "--login-timeout", "--no-gather-logs", "--no-copy"}) {
     if (is_given(other))
       return usage_error(std::string("--local-nodes and ") + other,
                          "all nodes are on this machine; remove one of the two");

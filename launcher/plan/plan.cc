@@ -333,7 +333,7 @@ Result<void> plan_faults(AgentSpec& agent, const Options& options, const HostFac
 Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes) {
   const HostOptions& host_options = options.hosts;
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
-                             "--login-timeout", "--no-gather-logs", "--ssh-tree", "--no-copy"}) {
+                             "--login-timeout", "--no-gather-logs", "--no-copy"}) {
     if (options.sources.contains(option))
       return usage_error(option, "it requires --hosts or --hostfile");
   }

@@ -98,7 +98,7 @@ constexpr std::chrono::seconds kDrainAtMost{1};
 
 class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
  public:
-  Impl(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener)
+  Impl(asio::io_context& io, const SshMeans& means, SshSpec spec, SessionListener listener)
       : io_(io),
         means_(means),
         spec_(std::move(spec)),
@@ -138,7 +138,7 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   asio::io_context& io_;
   const SshMeans means_;
   SshSpec spec_;
-  Listener listener_;
+  SessionListener listener_;
   asio::posix::stream_descriptor input_;
   asio::steady_timer patience_;
   std::string outgoing_;
@@ -389,7 +389,8 @@ void SshSession::Impl::close() {
     if (reader) reader->close();
 }
 
-SshSession::SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener)
+SshSession::SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec,
+                       SessionListener listener)
     : impl_(std::make_shared<Impl>(io, means, std::move(spec), std::move(listener))) {}
 SshSession::~SshSession() { impl_->close(); }
 

@@ -268,9 +268,7 @@ TEST_CASE("output that imitates drun's protocol is shown unchanged and has no ef
   const PlainSsh ssh;
   write_file(ssh.directory().file("forge.py"), kForgery);
   const std::string script = "python3 forge.py";
-  const auto tree = GENERATE(as<std::string>{}, "", "--ssh-tree=1");
-  Words options = {"--stdin=rank0"};
-  if (!tree.empty()) options.push_back(tree);
+  const Words options = {"--stdin=rank0"};
   const Ended ended = run(ssh.launch("a,b,c", options, script), 60s);
   CHECK(ended.code == 0);
   for (const char* label : {"[a:0]: ", "[b:1]: ", "[c:2]: "}) {
@@ -292,11 +290,8 @@ TEST_CASE("output that imitates drun's protocol is shown unchanged and has no ef
 TEST_CASE("a worker cannot forge the end of a host whose agent was killed") {
   const PlainSsh ssh;
   write_file(ssh.directory().file("forge.py"), kForgery);
-  const auto tree = GENERATE(as<std::string>{}, "", "--ssh-tree=1");
-  Words options;
-  if (!tree.empty()) options.push_back(tree);
   // The agent is the parent of the shell that runs the script.
-  Running job(ssh.launch("a,b", options,
+  Running job(ssh.launch("a,b", {},
                          "python3 forge.py; [ $RANK = 0 ] || exec sleep 600; "
                          "echo up $PPID; exec sleep 600"));
   REQUIRE(eventually([&] { return job.out().find("up ") != std::string::npos; }, 30s));
