@@ -23,7 +23,7 @@ int show_list(const ListCommand& command);
 
 // `drun status`: finds the agents of this machine, queries each, and prints their status. 1 if no
 // such job runs here. With --watch, returns 0 after the last job ends, or on a signal.
-int show_status(const StatusCommand& command, const HostFacts& host);
+int show_status(const StatusCommand& command);
 
 // `drun stacks`: queries one agent of each job on this machine, and prints the stacks that it
 // collected from all nodes. 1 if no such job runs here.
@@ -70,7 +70,7 @@ Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& 
 
 // `drun report`: reads event files and writes their job as a page or as text. 0, or 1 if a file
 // cannot be read or written, or has no events.
-int show_report(const ReportCommand& command, const HostFacts& host);
+int show_report(const ReportCommand& command);
 
 // The page for --report=FILE.html, from the events of one or more agents, or from the outcome if
 // there are no events.

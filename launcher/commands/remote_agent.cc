@@ -26,7 +26,6 @@
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent_protocol.h"
 #include "launcher/remote/meeting.h"
-#include "launcher/remote/ssh_tree.h"
 #include "launcher/report/report.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/endpoint.h"
@@ -250,10 +249,6 @@ int run_from_stdin() {
   }
   Result<UniqueFd> fd = take_channel();
   if (!fd) return decline_in_words(fd.error().message);
-  if (const auto relay = parse_relay_line(*line)) {
-    if (relay->protocol != kProtocol) return decline_version();
-    return run_relay(input.take_rest(), {.fd = fd->get(), .nonce = relay->nonce});
-  }
   const Result<Message> first = parse(*line);
   const Start* const start = first ? std::get_if<Start>(&*first) : nullptr;
   if (start == nullptr) return decline_version();

@@ -72,7 +72,8 @@ int complain(const Error& error) {
 
 }  // namespace
 
-int show_report(const ReportCommand& command, const HostFacts& host) {
+int show_report(const ReportCommand& command) {
+  const HostFacts host = look_at_host();
   timeline::Builder builder;
   for (const std::string& path : command.files)
     if (const Result<void> taken = take_file(path, builder); !taken) return complain(taken.error());

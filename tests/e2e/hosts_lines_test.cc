@@ -344,6 +344,14 @@ TEST_CASE("variables for the workers do not affect the agents") {
   CHECK(here.err.empty());
 }
 
+TEST_CASE("a single host uses the secret in the environment of its login") {
+  const PlainSsh ssh("export DRUN_SECRET=0123456789abcdef0123456789abcdef");
+  const Ended ended = run(ssh.launch("a", {}, "echo rank $RANK has ${DRUN_SECRET-none}"), 60s);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("rank 0 has none\n"));
+}
+
 TEST_CASE("the program and its devices are looked up with the workers' environment") {
   const PlainSsh ssh;
   const std::string folder = ssh.directory().file("bin");
