@@ -35,7 +35,7 @@
 #include "launcher/facts/files.h"
 #include "launcher/facts/gpus.h"
 #include "launcher/facts/host_text.h"
-#include "launcher/facts/topology_hwloc.h"
+#include "launcher/facts/topology.h"
 #include "launcher/facts/visible_gpus.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
@@ -111,16 +111,19 @@ namespace fs = std::filesystem;
 
 void fill_in_gpus(HostFacts& facts) {
   InstalledGpus installed = look_at_gpus();
-  const auto count = [&installed] { return static_cast<int>(installed.gpus.size()); };
+  const auto count = [&installed] { return installed.gpus.size(); };
   if (installed.is_amd) {
     // HIP numbers the devices that ROCR leaves visible, and reads CUDA's variable only if its own
     // is not set.
-    const auto rocr = visible_gpu_names(variable(facts, "ROCR_VISIBLE_DEVICES"), count());
+    const auto rocr =
+        visible_gpu_names(variable(facts, "ROCR_VISIBLE_DEVICES"), unnamed_gpus(count()));
     installed.gpus = gpus_named(rocr, installed.gpus);
     if (variable(facts, "HIP_VISIBLE_DEVICES")) facts.gpu_variable = "HIP_VISIBLE_DEVICES";
   }
   if (installed.is_amd) {
-    facts.gpus = visible_gpus(variable(facts, facts.gpu_variable), count());
+    const auto names =
+        visible_gpu_names(variable(facts, facts.gpu_variable), unnamed_gpus(count()));
+    facts.gpus = static_cast<int>(names.size());
   } else if (count() > 0) {
     const GpuView view = view_of(installed.table(), variable(facts, facts.gpu_variable),
                                  variable(facts, "NVIDIA_VISIBLE_DEVICES"));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "launcher/base/words.h"
+#include "launcher/facts/visible_gpus.h"
 #include "launcher/plan/programs.h"
 
 namespace drun::hosts {
@@ -22,17 +23,11 @@ std::vector<T> part_of(const std::vector<T>& all, std::size_t index, std::size_t
 
 // The visible GPUs by the names in the variable, or by number.
 std::vector<std::string> visible_names(const HostFacts& host) {
-  std::vector<std::string> names;
-  if (const auto list = variable(host, host.gpu_variable)) {
-    std::string_view left = *list;
-    while (!left.empty() && names.size() < static_cast<std::size_t>(std::max(host.gpus, 0))) {
-      const std::string_view name = left.substr(0, left.find(','));
-      names.emplace_back(name);
-      left.remove_prefix(std::min(name.size() + 1, left.size()));
-    }
-    return names;
-  }
-  for (int gpu = 0; gpu < host.gpus; ++gpu) names.push_back(std::to_string(gpu));
+  const auto list = variable(host, host.gpu_variable);
+  const auto most = static_cast<std::size_t>(std::max(host.gpus, 0));
+  std::vector<std::string> names =
+      list ? trusted_gpu_names(*list) : visible_gpu_names(list, unnamed_gpus(most));
+  names.resize(std::min(names.size(), most));
   return names;
 }
 

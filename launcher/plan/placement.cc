@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <numeric>
 
-#include "launcher/facts/host_text.h"
 #include "launcher/facts/visible_gpus.h"
 #include "launcher/placement/place.h"
 #include "launcher/plan/programs.h"
@@ -39,10 +38,9 @@ std::string shown(BindTo bind_to, bool is_numa_binding) {
 // because drun does not detect every kind of GPU.
 std::vector<std::string> device_names(const HostFacts& host) {
   const std::optional<std::string> list = workers_variable(host, host.gpu_variable);
-  const bool knows_gpus = host.gpus > 0 || !host.installed_gpus.empty();
-  if (!list) return visible_gpu_names(std::nullopt, host.gpus);
-  if (!knows_gpus || host.installed_gpus.empty()) return visible_gpu_names(list, std::nullopt);
-  return visible_gpu_names(list, static_cast<int>(host.installed_gpus.size()));
+  if (!list) return visible_gpu_names(list, unnamed_gpus(static_cast<std::size_t>(host.gpus)));
+  if (host.installed_gpus.empty()) return trusted_gpu_names(*list);
+  return visible_gpu_names(list, unnamed_gpus(host.installed_gpus.size()));
 }
 
 Result<void> give_devices(std::vector<WorkerPlacement>& places, const std::vector<int>& gpus,
