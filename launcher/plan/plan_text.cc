@@ -122,44 +122,6 @@ const char* stream_text(const StreamPlan& stream) {
   return stream.to_console ? "console" : "none";
 }
 
-const char* stdin_text(StdinSource source) {
-  switch (source) {
-    case StdinSource::DevNull:
-      return "none";
-    case StdinSource::Rank0:
-      return "rank0";
-    case StdinSource::Inherited:
-      return "inherited";
-  }
-  return "";
-}
-
-const char* leftovers_text(LeftoverPolicy policy) {
-  switch (policy) {
-    case LeftoverPolicy::Wait:
-      return "wait";
-    case LeftoverPolicy::Kill:
-      return "kill";
-    case LeftoverPolicy::Keep:
-      return "keep";
-  }
-  return "wait";
-}
-
-const char* mode_text(OutputMode mode) {
-  switch (mode) {
-    case OutputMode::Lines:
-      return "lines";
-    case OutputMode::Labeled:
-      return "labelled";
-    case OutputMode::Json:
-      return "json";
-    case OutputMode::Raw:
-      return "raw";
-  }
-  return "lines";
-}
-
 std::string log_dir_text(const OutputSpec& output) {
   if (!output.log_dir) return "in the temporary directory";
   return output.log_dir->empty() ? "no files" : *output.log_dir;
@@ -244,7 +206,8 @@ std::string plan_text(const Plan& plan) {
       (agent.worker.programs.empty() ? "command      " + shell_quoted(agent.worker.argv) + "\n"
                                      : programs_text(agent.worker.programs)) +
       preload_text(agent.worker.preload) + wrap_text(agent.worker.wrap) +
-      places_text(agent.worker.placements) + "output       " + mode_text(agent.output.mode) +
+      places_text(agent.worker.placements) + "output       " +
+      std::string(option_word(agent.output.mode)) +
       (agent.output.has_timestamps ? ", with timestamps" : "") +
       (agent.output.gathers ? ", of all nodes on node 0" : "") +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
@@ -298,16 +261,18 @@ std::string plan_json(const Plan& plan) {
       {"preload", agent.worker.preload.modules},
       {"environment", environment},
       {"placement", placement_json(agent.worker.placements)},
-      {"output", Json{{"mode", mode_text(agent.output.mode)},
+      {"output", Json{{"mode", option_word(agent.output.mode)},
                       {"timestamps", agent.output.has_timestamps},
                       {"gathers", agent.output.gathers},
                       {"log_dir", or_null(agent.output.log_dir)},
                       {"streams", streams}}},
-      {"stdin", stdin_text(agent.worker.stdin_source)},
+      {"stdin", agent.worker.stdin_source == StdinSource::Inherited
+                    ? "inherited"
+                    : option_word(agent.worker.stdin_source)},
       {"hang_timeout_s",
        agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(in_seconds(agent.hang_timeout))},
       {"shutdown_timeout_s", in_seconds(agent.shutdown_timeout)},
-      {"leftovers", leftovers_text(agent.leftovers)},
+      {"leftovers", option_word(agent.leftovers)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
       {"html_report", or_null(plan.html_report_file)},
