@@ -1,8 +1,7 @@
-#include "launcher/cli/command_options.h"
-
 #include <string>
 #include <string_view>
 
+#include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 
 namespace drun {

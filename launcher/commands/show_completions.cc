@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include "launcher/cli/command_options.h"
 #include "launcher/cli/completion.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/commands/local_jobs.h"
 #include "launcher/facts/files.h"
 #include "launcher/hosts/host_pool.h"
