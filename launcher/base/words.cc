@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <numeric>
@@ -32,6 +33,12 @@ std::string in_words(std::chrono::milliseconds duration) {
   if (seconds < 3600)
     return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
   return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
+}
+
+std::string in_words(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  return in_words(
+      std::chrono::milliseconds(static_cast<long long>(std::min(seconds, 1e12) * 1000)));
 }
 
 std::string how_it_ended(const Failure& failure) {

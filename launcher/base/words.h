@@ -14,6 +14,8 @@ namespace drun {
 
 // "0.041 s", "12.3 s", "3 min 12 s", "2 h 5 min".
 std::string in_words(std::chrono::milliseconds duration);
+// The same for seconds from outside; "?" if they are not a duration.
+std::string in_words(double seconds);
 
 // "1 node", "2 nodes".
 std::string counted(std::size_t count, std::string_view thing);

@@ -23,11 +23,6 @@ using StatusJson = nlohmann::json;
 constexpr std::size_t kMostRows = 64;
 constexpr std::size_t kMostNodes = 256;
 
-std::string duration(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
-  return in_words(std::chrono::milliseconds(static_cast<long long>(seconds * 1000)));
-}
-
 // "  time: waiting 0.2 s, start 3.1 s (rank 5: 3.9 s), running 12 min 4 s"; the slowest where it
 // differs from the mean.
 std::string time_line(const StatusJson& status) {
@@ -39,7 +34,7 @@ std::string time_line(const StatusJson& status) {
                             Phase::Running, Phase::Stopping, Phase::Restarting, Phase::Standby}) {
     const double mean = times.at(word_of(phase)).get<double>();
     if (mean <= 0) continue;
-    text += std::string(text.empty() ? "  time: " : ", ") + word_of(phase) + " " + duration(mean);
+    text += std::string(text.empty() ? "  time: " : ", ") + word_of(phase) + " " + in_words(mean);
     if (!longest.is_object()) continue;
     const StatusJson& slowest = longest.at(word_of(phase));
     const double seconds = slowest.at("seconds").get<double>();
@@ -47,7 +42,7 @@ std::string time_line(const StatusJson& status) {
     text += slowest.at("rank").is_number()
                 ? " (rank " + std::to_string(int_of(slowest.at("rank")))
                 : " (node " + std::to_string(int_of(slowest.at("node_rank")));
-    text += ": " + duration(seconds) + ")";
+    text += ": " + in_words(seconds) + ")";
   }
   return text.empty() ? text : text + "\n";
 }
@@ -56,16 +51,16 @@ std::string time_line(const StatusJson& status) {
 std::string progress(const StatusJson& status) {
   std::string text = printable(status.at("phase").get<std::string>());
   if (status.at("world_size").is_null()) {
-    return text + " for " + duration(status.at("up_s").get<double>()) + ", " +
+    return text + " for " + in_words(status.at("up_s").get<double>()) + ", " +
            counted(count_in(status.at("nodes")), "node") + " expected";
   }
   text += ", " + counted(count_in(status.at("world_size")), "worker") + " on " +
           counted(count_in(status.at("nodes")), "node") + ", up " +
-          duration(status.at("up_s").get<double>());
+          in_words(status.at("up_s").get<double>());
   const int round = int_of(status.at("round"));
   if (round > 0) {
     text += "; round " + std::to_string(round) + " for " +
-            duration(status.at("round_up_s").get<double>());
+            in_words(status.at("round_up_s").get<double>());
   }
   if (int_of(status.at("max_restarts")) > 0) {
     text += "; " + std::to_string(int_of(status.at("restarts"))) + " of " +
@@ -140,16 +135,16 @@ std::string job_progress(const StatusJson& job) {
   const std::string phase = printable(job.at("phase").get<std::string>());
   const std::size_t joined = count_in(job.at("joined_nodes"));
   if (job.at("round").is_null()) {
-    return phase + " for " + duration(job.at("up_s").get<double>()) + ", " +
+    return phase + " for " + in_words(job.at("up_s").get<double>()) + ", " +
            std::to_string(joined) + " of " + wanted_nodes(job) + " there";
   }
   std::string text = phase + ", " + counted(count_in(job.at("world_size")), "worker") + " on " +
-                     counted(joined, "node") + ", up " + duration(job.at("up_s").get<double>());
+                     counted(joined, "node") + ", up " + in_words(job.at("up_s").get<double>());
   if (job.at("is_preflight").get<bool>()) text += "; preflight check";
   const int round = int_of(job.at("round"));
   if (round > 0)
     text +=
-        "; round " + std::to_string(round) + " for " + duration(job.at("round_up_s").get<double>());
+        "; round " + std::to_string(round) + " for " + in_words(job.at("round_up_s").get<double>());
   if (int_of(job.at("max_restarts")) > 0) {
     text += "; " + counted(count_in(job.at("restarts")), "restart") + " used, " +
             std::to_string(int_of(job.at("restarts_left"))) + " left";
@@ -190,10 +185,10 @@ std::string node_row(const StatusJson& node, bool has_world) {
   text += "  " + printable(node.at("host").get<std::string>()) + "  " + printable(state) + "  " +
           workers(node);
   if (node.at("up_s").is_number())
-    return text + "  up " + duration(node.at("up_s").get<double>()) + "\n";
+    return text + "  up " + in_words(node.at("up_s").get<double>()) + "\n";
   const bool is_gone = state == "silent" || state == "lost";
   return text +
-         (is_gone ? "  last heard " + duration(node.at("heard_s").get<double>()) + " ago" : "") +
+         (is_gone ? "  last heard " + in_words(node.at("heard_s").get<double>()) + " ago" : "") +
          "\n";
 }
 
@@ -403,7 +398,7 @@ std::optional<JobRow> job_row(std::string_view json) {
                   .workers = has_world ? std::to_string(count_in(job.at("world_size"))) : "-",
                   .restarts = std::to_string(count_in(job.at("restarts"))) +
                               (most_restarts > 0 ? "/" + std::to_string(most_restarts) : ""),
-                  .up = duration(job.at("up_s").get<double>()),
+                  .up = in_words(job.at("up_s").get<double>()),
                   .command = std::move(command)};
   } catch (const StatusJson::exception&) {
     return std::nullopt;
