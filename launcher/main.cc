@@ -11,7 +11,6 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/remote_agent.h"
 #include "launcher/facts/host.h"
 #include "launcher/report/report.h"
 #include "rendezvous/base/result.h"

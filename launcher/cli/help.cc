@@ -268,6 +268,8 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "the variable, then the file. Words after the program are its own arguments.\n";
 }
 
+namespace {
+
 std::string launcher_help_foot() {
   return "\n"
          "A program whose name ends in .py, and a module, run under python3 -u, taken from\n"
@@ -280,6 +282,8 @@ std::string launcher_help_foot() {
          "125 system error, 126 program not executable, 127 program not found, 128+n\n"
          "stopped by signal n (docs/reference/exit-codes.md).\n";
 }
+
+}  // namespace
 
 std::string full_help(std::string_view invoked_as, std::span<const OptionSyntax> options) {
   return help_text(launcher_help_head(invoked_as), options, launcher_help_foot());

@@ -21,7 +21,6 @@ std::string short_help(std::string_view invoked_as);
 // --help-all.
 std::string full_help(std::string_view invoked_as, std::span<const OptionSyntax> options);
 std::string launcher_help_head(std::string_view invoked_as);
-std::string launcher_help_foot();
 
 // drun help: the list of topics and commands.
 std::string help_topics();

@@ -50,6 +50,10 @@ namespace hosts {
 // Forks (agent/process/guardian.h): call it before other threads exist, and return its result from
 // main.
 int run_hosts(const Options& options, const HostFacts& host);
+
+// `drun --from-stdin`: the agent that --hosts starts on another machine. Changes this process's
+// environment and directory, and forks: as above.
+int run_from_stdin();
 }  // namespace hosts
 
 // --- One job (run_job.cc)

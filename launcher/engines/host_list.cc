@@ -241,8 +241,7 @@ class Counter {
   std::map<std::string, std::size_t, std::less<>> places_;
 };
 
-}  // namespace
-
+// One slot per line, for the host in its first word.
 std::optional<SlotList> slots_from_lines(std::string_view text, std::string from) {
   Counter counter;
   while (!text.empty()) {
@@ -253,6 +252,8 @@ std::optional<SlotList> slots_from_lines(std::string_view text, std::string from
   }
   return std::move(counter).list(std::move(from));
 }
+
+}  // namespace
 
 std::optional<SlotList> slots_from_words(std::string_view text, std::string from) {
   Counter counter;

@@ -54,6 +54,17 @@ int affinity_cpus() {
 using CpuSet = std::array<cpu_set_t, 16>;
 constexpr int kMostCpus = 16 * CPU_SETSIZE;
 
+// The numbers in this thread's affinity mask; empty if unknown.
+std::vector<int> affinity_list() {
+  CpuSet set{};
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return cpus;
+  const auto count = static_cast<std::size_t>(CPU_COUNT_S(sizeof(set), set.data()));
+  for (int cpu = 0; cpus.size() < count; ++cpu)
+    if (CPU_ISSET_S(static_cast<std::size_t>(cpu), sizeof(set), set.data())) cpus.push_back(cpu);
+  return cpus;
+}
+
 // The mount point of cgroup v1's cpu controller, which has one of two names.
 std::string v1_folder(const CgroupFolders& folders, const std::string& cgroups) {
   for (const std::string& name : folders.v1_mounts) {
@@ -76,16 +87,6 @@ int cpus_within_quota(int cpus, const std::string& root) {
     cpus =
         cores_within(cpus, quota_cores(quota + text_of_file(v1 + folder + "/cpu.cfs_period_us")));
   }
-  return cpus;
-}
-
-std::vector<int> affinity_list() {
-  CpuSet set{};
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return cpus;
-  const auto count = static_cast<std::size_t>(CPU_COUNT_S(sizeof(set), set.data()));
-  for (int cpu = 0; cpus.size() < count; ++cpu)
-    if (CPU_ISSET_S(static_cast<std::size_t>(cpu), sizeof(set), set.data())) cpus.push_back(cpu);
   return cpus;
 }
 

@@ -34,8 +34,7 @@ Result<void> check_lines_home(const Options& options) {
   return {};
 }
 
-}  // namespace
-
+// Whether the hosts' lines are sent here.
 bool gathers_here(const Options& options) {
   if (options.hosts.leaves_logs_there || options.doctor) return false;
   if (options.hosts.local_nodes && !options.gather_logs) return false;  // one folder per node
@@ -45,6 +44,7 @@ bool gathers_here(const Options& options) {
          (has_streams(options.redirects) || has_streams(options.tee));
 }
 
+// Absent unless gathers_here().
 Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host) {
   if (Result<void> fits = check_lines_home(options); !fits) return fits.error();
   if (!gathers_here(options)) return std::optional<OutputSpec>();
@@ -60,7 +60,48 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
   return std::optional(spec);
 }
 
-namespace {
+constexpr std::size_t kSeats = 3;
+
+bool is_elastic_wish(const Options& options) {
+  return options.nnodes && options.nnodes->min != options.nnodes->max;
+}
+
+// `hosts` is the number of hosts with workers.
+Result<void> check_node_count(const Options& options, std::size_t hosts) {
+  if (!options.nnodes) return {};
+  const NodeRange& nodes = *options.nnodes;
+  const auto most = static_cast<std::size_t>(nodes.max);
+  const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
+  if (!is_elastic_wish(options))
+    return most == hosts
+               ? Result<void>()
+               : usage_error("--nnodes", there + ", and each is a node; remove the option");
+  if (most > hosts)
+    return usage_error(
+        "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
+        there + ", and no others can join; write " +
+            std::to_string(std::min<std::size_t>(hosts, static_cast<std::size_t>(nodes.min))) +
+            ":" + std::to_string(hosts) + ", or list more hosts");
+  return {};
+}
+
+// With three or more hosts the first three are endpoints, and the job survives the loss of one.
+// With fewer hosts, --master-addr or --store=worker, only the first host is an endpoint. Call it
+// after the rendezvous endpoint is set.
+void plan_elastic_hosts(HostPlan& plan, const Options& options) {
+  if (!is_elastic_wish(options)) return;
+  plan.nodes_wanted = *options.nnodes;
+  const bool is_one =
+      plan.has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
+  for (std::size_t seat = 0; seat < (is_one ? 1 : kSeats); ++seat) plan.seats.push_back(seat);
+  if (!plan.local_nodes) {
+    plan.endpoints = plan.seats;
+    plan.has_workers_store = options.store == StoreHost::Worker;
+  } else if (options.store == StoreHost::Worker && !options.master_port &&
+             plan.local_ports.empty()) {
+    plan.master_port = kMeetingPort;  // rank 0 listens on the master port
+  }
+}
 
 // Rejects options that a job over ssh does not support.
 Result<void> check(const Options& options) {
@@ -266,6 +307,10 @@ HostPlan frame_of(const Options& options, const HostFacts& host) {
 
 }  // namespace
 
+std::string address_of(const HostNode& node) {
+  return node.address.empty() ? node.name : node.address;
+}
+
 Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                 const std::string& own_path) {
   const Options options = given.hosts.local_nodes ? with_local_nodes(given) : given;
@@ -305,53 +350,6 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                         : ssh_command(options.hosts, node, own_path);
   plan.warnings.insert(plan.warnings.end(), notes.warnings.begin(), notes.warnings.end());
   return plan;
-}
-
-namespace {
-
-constexpr std::size_t kSeats = 3;
-
-}  // namespace
-
-bool is_elastic_wish(const Options& options) {
-  return options.nnodes && options.nnodes->min != options.nnodes->max;
-}
-
-Result<void> check_node_count(const Options& options, std::size_t hosts) {
-  if (!options.nnodes) return {};
-  const NodeRange& nodes = *options.nnodes;
-  const auto most = static_cast<std::size_t>(nodes.max);
-  const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
-  if (!is_elastic_wish(options))
-    return most == hosts
-               ? Result<void>()
-               : usage_error("--nnodes", there + ", and each is a node; remove the option");
-  if (most > hosts)
-    return usage_error(
-        "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
-        there + ", and no others can join; write " +
-            std::to_string(std::min<std::size_t>(hosts, static_cast<std::size_t>(nodes.min))) +
-            ":" + std::to_string(hosts) + ", or list more hosts");
-  return {};
-}
-
-void plan_elastic_hosts(HostPlan& plan, const Options& options) {
-  if (!is_elastic_wish(options)) return;
-  plan.nodes_wanted = *options.nnodes;
-  const bool is_one =
-      plan.has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
-  for (std::size_t seat = 0; seat < (is_one ? 1 : kSeats); ++seat) plan.seats.push_back(seat);
-  if (!plan.local_nodes) {
-    plan.endpoints = plan.seats;
-    plan.has_workers_store = options.store == StoreHost::Worker;
-  } else if (options.store == StoreHost::Worker && !options.master_port &&
-             plan.local_ports.empty()) {
-    plan.master_port = kMeetingPort;  // rank 0 listens on the master port
-  }
-}
-
-std::string address_of(const HostNode& node) {
-  return node.address.empty() ? node.name : node.address;
 }
 
 }  // namespace drun::hosts

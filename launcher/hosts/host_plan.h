@@ -2,6 +2,15 @@
 // rendezvous endpoint, and the command that starts an agent on each host. node_plan.h makes the
 // plan of each node.
 //
+// Elastic jobs (--nnodes=MIN:MAX): MAX is at most the number of hosts with workers; further hosts
+// are spares.
+//
+// The workers' lines are sent to the launcher as frames, to be logged here, with
+//   --log-dir=DIR      one directory here, with a folder per rank of the whole job
+//   --gather-logs      the same for --redirects and --tee without --log-dir
+// With --no-gather-logs and --duplicate-...-filters, each host keeps its logs. Without any of
+// these, there are no logs, and lines are sent as text.
+//
 // Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
 #pragma once
 
@@ -66,38 +75,8 @@ struct HostPlan {
 Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
                                 const std::string& own_path);
 
-// --- Elastic jobs over ssh (--nnodes=MIN:MAX)
-//
-// Selects the hosts that may coordinate the job. MAX is at most the number of hosts with workers;
-// further hosts are spares. With three or more hosts the first three are endpoints, and the job
-// survives the loss of one. With fewer hosts, --master-addr or --store=worker, only the first host
-// is an endpoint. Errors: Usage.
-
-bool is_elastic_wish(const Options& options);
-
-// `hosts` is the number of hosts with workers.
-Result<void> check_node_count(const Options& options, std::size_t hosts);
-
 // The address of that node for other hosts.
 std::string address_of(const HostNode& node);
-
-// Call after the rendezvous endpoint is set. Sets nodes_wanted and seats; does nothing if the
-// number of nodes is fixed.
-void plan_elastic_hosts(HostPlan& plan, const Options& options);
-
-// --- Whether the workers' lines are sent to the launcher as frames, to be logged here, and their
-// format on the console in that case
-//
-//   --log-dir=DIR      one directory here, with a folder per rank of the whole job
-//   --gather-logs      the same for --redirects and --tee without --log-dir
-//   --no-gather-logs   each host keeps its logs; so do --duplicate-...-filters
-//   none of them       no logs; lines are sent as text
-
-// Whether the hosts' lines are sent here.
-bool gathers_here(const Options& options);
-
-// Absent unless gathers_here().
-Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host);
 
 // --- As text (also for --explain) and as JSON (host_plan_text.cc)
 

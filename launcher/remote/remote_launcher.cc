@@ -8,11 +8,14 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -35,6 +38,47 @@
 #include "rendezvous/net/asio.h"
 
 namespace drun::hosts {
+namespace {
+
+// Reads the launcher's standard input for rank 0 (--stdin=rank0), but no more than rank 0's
+// host has room for.
+//
+// O_NONBLOCK belongs to the open file description, which the shell shares, so it is not set.
+// Instead an epoll instance waits for input. Files are not supported by epoll but never block. A
+// terminal stays in line mode; Ctrl-D ends the input. An input that cannot be read counts as ended.
+// stop() releases the event loop.
+class LauncherInput {
+ public:
+  struct Listener {
+    std::function<void(std::string_view)> on_bytes;
+    std::function<void()> on_end;  // once
+  };
+
+  LauncherInput(asio::io_context& io, int fd, Listener listener);
+  LauncherInput(const LauncherInput&) = delete;
+  LauncherInput& operator=(const LauncherInput&) = delete;
+
+  // Allows reading `bytes` bytes from now on.
+  void set_room(std::size_t bytes);
+  std::size_t room() const { return room_bytes_; }
+  bool has_ended() const { return has_ended_; }
+  void stop();
+
+ private:
+  bool open();
+  void wait();
+  void read_some();
+  void end();
+
+  int fd_;
+  Listener listener_;
+  asio::posix::stream_descriptor readiness_;
+  bool is_file_ = false;
+  bool is_waiting_ = false;
+  bool has_ended_ = false;
+  bool is_stopped_ = false;
+  std::size_t room_bytes_ = 0;
+};
 
 LauncherInput::LauncherInput(asio::io_context& io, int fd, Listener listener)
     : fd_(fd), listener_(std::move(listener)), readiness_(io) {}
@@ -98,11 +142,6 @@ void LauncherInput::stop() {
   error_code ignored;
   readiness_.close(ignored);
 }
-
-}  // namespace drun::hosts
-
-namespace drun::hosts {
-namespace {
 
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;

@@ -83,12 +83,13 @@ void OwnProgram::get(Done done) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+namespace {
+
+// As in uname -m.
 std::string own_machine() {
   utsname name{};
   return ::uname(&name) == 0 ? name.machine : "";
 }
-
-namespace {
 
 constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
 // A process that outlives ssh (ControlPersist) may hold its pipes open.

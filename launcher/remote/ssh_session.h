@@ -56,9 +56,6 @@ class OwnProgram {
   std::thread reader_;
 };
 
-// As in uname -m.
-std::string own_machine();
-
 // --- One ssh, and over it the connection to the agent of its host
 //
 // on_ended is called once, after all output has been passed on, and is the last callback.
