@@ -76,6 +76,9 @@ Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& 
 // cannot be read or written, or has no events.
 int show_report(const ReportCommand& command);
 
+// Writes a report to `file`. Prints the error, if any, and returns whether the file was written.
+bool write_report(const std::string& file, const std::string& text, const std::string& invoked_as);
+
 // The page for --report=FILE.html, from the events of one or more agents, or from the outcome if
 // there are no events.
 std::string html_report_of(const std::string& events, const Outcome& outcome);
