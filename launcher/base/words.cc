@@ -20,8 +20,8 @@ std::size_t style_size(std::string_view text) {
 
 }  // namespace
 
-std::string counted(std::size_t count, std::string_view thing) {
-  return std::to_string(count) + " " + std::string(thing) + (count == 1 ? "" : "s");
+std::string job_size(int workers, int nodes) {
+  return counted(workers, "worker") + " on " + counted(nodes, "node");
 }
 
 std::string in_words(std::chrono::milliseconds duration) {

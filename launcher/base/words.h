@@ -2,7 +2,9 @@
 // output made safe for a terminal.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -17,8 +19,15 @@ std::string in_words(std::chrono::milliseconds duration);
 // The same for seconds from outside; "?" if they are not a duration.
 std::string in_words(double seconds);
 
-// "1 node", "2 nodes".
-std::string counted(std::size_t count, std::string_view thing);
+// "1 node", "2 nodes". A negative count is shown as 0.
+template <std::integral Count>
+std::string counted(Count count, std::string_view thing) {
+  return std::to_string(std::max(count, Count{0})) + " " + std::string(thing) +
+         (count == 1 ? "" : "s");
+}
+
+// "8 workers on 2 nodes".
+std::string job_size(int workers, int nodes);
 
 // "exit code 3"; for a signal, also whether drun sent it. Part of the JSON report.
 std::string how_it_ended(const Failure& failure);

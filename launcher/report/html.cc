@@ -267,6 +267,9 @@ class Page {
     spans.push_back({Phase::Running, alive, std::max(end, alive)});
     return spans;
   }
+  void begin_section(const std::string& id, const std::string& title) {
+    out_ += "<section aria-labelledby=\"" + id + "\"><h2 id=\"" + id + "\">" + title + "</h2>";
+  }
   void tile(const std::string& term, const std::string& value, const std::string& more) {
     out_ += "<div><dt>" + html_text(term) + "</dt><dd>" + html_text(value) + "<small>" +
             html_text(more) + "</small></dd></div>";
@@ -292,9 +295,7 @@ void Page::write_head() {
           "</span><h1>" + html_text(headline_of(job_)) + "</h1>" + why() + "<p class=\"dim\">run " +
           html_text(job_.run_id) + ", began " + html_text(job_.started) +
           "</p><dl class=\"tiles\">";
-  tile("Wall time", in_words(job_.wall_s),
-       counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
-           counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node"));
+  tile("Wall time", in_words(job_.wall_s), job_size(job_.world_size, job_.node_count));
   const double running = ledger(Phase::Running);
   tile("Running", percent(running, job_.wall_s),
        in_words(running) + "; the rest is start-up, stopping and waiting");
@@ -339,9 +340,8 @@ void Page::write_cause() {
     return;
   }
   const FailureText& cause = *job_.root_cause;
-  out_ +=
-      "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Root cause</h2><div "
-      "class=\"cause\"><dl>";
+  begin_section("cause", "Root cause");
+  out_ += "<div class=\"cause\"><dl>";
   if (diagnosis_.fault != agent::FaultClass::None) {
     field("Diagnosis", title_of(diagnosis_.fault) +
                            (diagnosis_.adds_to_headline ? ": " + diagnosis_.summary : ""));
@@ -401,9 +401,8 @@ void Page::write_axis() {
 }
 
 void Page::write_timeline() {
-  out_ +=
-      "<section aria-labelledby=\"time\"><h2 id=\"time\">Timeline, nodes and ranks</h2>"
-      "<ul class=\"legend\">";
+  begin_section("time", "Timeline, nodes and ranks");
+  out_ += "<ul class=\"legend\">";
   for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
     const auto phase = static_cast<Phase>(i);
     if (job_.ledger.at(i) <= 0) continue;
@@ -540,8 +539,9 @@ void Page::write_rank(const Node& node, const Rank& rank) {
 
 void Page::write_rounds() {
   if (job_.rounds.empty()) return;
+  begin_section("rounds", "Rounds and restarts");
   out_ +=
-      "<section aria-labelledby=\"rounds\"><h2 id=\"rounds\">Rounds and restarts</h2><table>"
+      "<table>"
       "<caption>Each round starts all workers anew</caption><thead><tr><th scope=\"col\">Round"
       "<th scope=\"col\" class=\"r\">Began<th scope=\"col\" class=\"r\">Lasted<th scope=\"col\">"
       "World<th scope=\"col\">Why it ended</thead><tbody>";
@@ -557,9 +557,7 @@ void Page::write_rounds() {
             std::to_string(round.round) + (round.is_preflight ? " (preflight)" : "") +
             "<td class=\"r\">" + in_words(round.begin_s) + "<td class=\"r\">" +
             in_words(round.end_s - round.begin_s) + "<td>" +
-            counted(static_cast<std::size_t>(std::max(0, round.world_size)), "worker") + " on " +
-            counted(static_cast<std::size_t>(std::max(0, round.node_count)), "node") + "<td>" +
-            html_text(why);
+            job_size(round.world_size, round.node_count) + "<td>" + html_text(why);
     const bool has_more =
         round.failure && !round.failure->stderr_tail.empty() && job_.rounds.size() > 1 && i < 32;
     if (has_more) {
@@ -577,8 +575,9 @@ void Page::write_rounds() {
 }
 
 void Page::write_ledger() {
+  begin_section("ledger", "Where the time went");
   out_ +=
-      "<section aria-labelledby=\"ledger\"><h2 id=\"ledger\">Where the time went</h2><table>"
+      "<table>"
       "<caption>Mean of all nodes; the phases sum to the wall time</caption><thead><tr>"
       "<th scope=\"col\">Phase<th scope=\"col\" class=\"r\">Time<th scope=\"col\" class=\"r\">"
       "Share<th scope=\"col\"><th scope=\"col\">Longest</thead><tbody>";
@@ -604,15 +603,17 @@ void Page::write_ledger() {
 
 void Page::write_slow() {
   if (job_.slow.empty()) return;
-  out_ += "<section aria-labelledby=\"slow\"><h2 id=\"slow\">Slow ranks and nodes</h2><ul>";
+  begin_section("slow", "Slow ranks and nodes");
+  out_ += "<ul>";
   for (const timeline::Slow& slow : job_.slow) out_ += "<li>" + html_text(words_of(slow)) + "</li>";
   out_ += "</ul></section>\n";
 }
 
 void Page::write_marks() {
   if (job_.marks.empty()) return;
+  begin_section("marks", "Incidents");
   out_ +=
-      "<section aria-labelledby=\"marks\"><h2 id=\"marks\">Incidents</h2><table><thead><tr>"
+      "<table><thead><tr>"
       "<th scope=\"col\" class=\"r\">After<th scope=\"col\">What<th scope=\"col\">Seen by"
       "<th scope=\"col\">Details</thead><tbody>";
   std::size_t shown = 0;
@@ -629,9 +630,8 @@ void Page::write_marks() {
 }
 
 void Page::write_setting() {
-  out_ +=
-      "<section aria-labelledby=\"setting\"><h2 id=\"setting\">Command, versions, environment"
-      "</h2><dl class=\"meta\">";
+  begin_section("setting", "Command, versions, environment");
+  out_ += "<dl class=\"meta\">";
   std::string command;
   for (const std::string& word : agent::redacted_command(job_.command))
     command += (command.empty() ? "" : " ") + word;
@@ -657,7 +657,8 @@ void Page::write_setting() {
 
 void Page::write_notes() {
   if (job_.notes.empty()) return;
-  out_ += "<section aria-labelledby=\"notes\"><h2 id=\"notes\">Notes</h2><ul class=\"notes\">";
+  begin_section("notes", "Notes");
+  out_ += "<ul class=\"notes\">";
   for (const std::string& note : job_.notes) out_ += "<li>" + html_text(note) + "</li>";
   out_ += "</ul></section>\n";
 }

@@ -728,7 +728,7 @@ std::optional<Job> Builder::build(const Now& now) const {
   const auto there = static_cast<int>(std::min<std::size_t>(job.nodes.size(), 1 << 20));
   if (there < job.node_count)
     job.notes.push_back("this report has the events of " + std::to_string(there) + " of " +
-                        counted(static_cast<std::size_t>(job.node_count), "node") +
+                        counted(job.node_count, "node") +
                         "; for all of them, run drun report with the event files of all nodes");
   if (unreadable_lines_ > 0)
     job.notes.push_back(counted(unreadable_lines_, "line") +

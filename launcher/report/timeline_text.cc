@@ -65,10 +65,8 @@ class TextPage {
     const bool is_good = job_.outcome == "succeeded" || job_.outcome == "running";
     text_ = painted(is_good ? "1;32" : "1;31", printable(headline_of(job_)), has_color_) + "\n";
     line("  run " + printable(job_.run_id) + ", began " + printable(job_.started) + ", " +
-         in_words(job_.wall_s) + ", " +
-         counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
-         counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node") + ", " +
-         counted(static_cast<std::size_t>(std::max(0, job_.restarts)), "restart"));
+         in_words(job_.wall_s) + ", " + job_size(job_.world_size, job_.node_count) + ", " +
+         counted(job_.restarts, "restart"));
     if (job_.root_cause) cause(*job_.root_cause);
     timeline_rows();
     rounds();
@@ -146,8 +144,7 @@ class TextPage {
     for (std::size_t i = first; i < job_.rounds.size(); ++i) {
       const timeline::Round& round = job_.rounds[i];
       line("  " + std::to_string(round.round) + "  after " + in_words(round.begin_s) + ", for " +
-           in_words(round.end_s - round.begin_s) + ", " +
-           counted(static_cast<std::size_t>(std::max(0, round.world_size)), "worker") +
+           in_words(round.end_s - round.begin_s) + ", " + counted(round.world_size, "worker") +
            (round.reason.empty() ? "" : ": " + printable(round.reason)));
     }
   }
