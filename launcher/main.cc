@@ -1,14 +1,16 @@
 // Parses the command line and runs the command. The program's only catch is here.
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "launcher/cli/options.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/remote_agent.h"
 #include "launcher/facts/host.h"
 #include "launcher/report/report.h"
 #include "rendezvous/base/result.h"
@@ -26,23 +28,29 @@ int refuse(const std::string& invoked_as, const Error& error) {
   return exit_code(error, ExitCodeStyle::Drun);
 }
 
+std::optional<std::string> own_variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// The facts of this machine take the most time of a start, so only the commands that use them
+// collect them. An agent of --hosts does so when it has the directory and the variables of its job.
 int run(const std::vector<std::string>& argv) {
-  const HostFacts host = look_at_host();
-  const Result<Command> command =
-      parse_command_line(argv, [&host](std::string_view name) { return variable(host, name); });
+  const Result<Command> command = parse_command_line(argv, own_variable);
   if (!command) return refuse(argv.empty() ? "drun" : argv.front(), command.error());
   return std::visit(Overloaded{
                         [](const ShowText& text) { return show(text); },
                         [](const StoreCommand& store) { return serve_store(store); },
-                        [&host](const StatusCommand& status) { return show_status(status, host); },
+                        [](const StatusCommand& status) { return show_status(status); },
                         [](const ListCommand& list) { return show_list(list); },
                         [](const StopCommand& stop) { return stop_jobs(stop); },
                         [](const LogsCommand& logs) { return show_logs(logs); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
                         [](const CompleteCommand& words) { return show_completions(words); },
-                        [&host](const ReportCommand& report) { return show_report(report, host); },
+                        [](const ReportCommand& report) { return show_report(report); },
                         [](const FromStdinCommand&) { return hosts::run_from_stdin(); },
-                        [&host](const Options& options) {
+                        [](const Options& options) {
+                          const HostFacts host = look_at_host();
                           return options.hosts.names_hosts() ? hosts::run_hosts(options, host)
                                                              : run_job(options, host);
                         },

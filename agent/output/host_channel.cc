@@ -27,33 +27,14 @@ std::uint32_t number_of(std::string_view bytes) {
   return number;
 }
 
-bool is_text(FrameType type) {
-  return type == FrameType::Out || type == FrameType::Err || type == FrameType::StrayOut ||
-         type == FrameType::StrayErr;
-}
-
-bool is_agents(FrameType type) {
-  return type == FrameType::Control || type == FrameType::Out || type == FrameType::Err ||
-         type == FrameType::Lines;
-}
-
-bool is_relays(FrameType type) {
-  return type == FrameType::StrayOut || type == FrameType::StrayErr || type == FrameType::Ended;
-}
+bool is_text(FrameType type) { return type == FrameType::Out || type == FrameType::Err; }
 
 FrameType type_of(std::string_view head) { return static_cast<FrameType>(head.front()); }
 
 bool is_valid_head(std::string_view head) {
   const FrameType type = type_of(head);
-  return (is_agents(type) || type == FrameType::Relayed) &&
+  return (is_text(type) || type == FrameType::Control || type == FrameType::Lines) &&
          number_of(head.substr(1)) <= kMostPayloadBytes;
-}
-
-// Whether the received part of an unfinished frame should be shown.
-bool is_cut_text(const Frame& frame) {
-  if (frame.type != FrameType::Relayed) return is_text(frame.type);
-  const auto relayed = parse_relayed(frame.payload);
-  return relayed && is_text(relayed->frame.type);
 }
 
 }  // namespace
@@ -76,21 +57,6 @@ std::size_t frame_bytes(std::string_view bytes) {
 
 std::string preamble(std::string_view nonce) {
   return std::string(kMark).append(nonce).append("\n");
-}
-
-std::string relayed_frame(std::uint32_t host, const Frame& frame) {
-  std::string bytes = frame_head(FrameType::Relayed, kRelayedHeadBytes + frame.payload.size());
-  put_number(bytes, host);
-  bytes += static_cast<char>(frame.type);
-  return bytes.append(frame.payload);
-}
-
-std::optional<RelayedFrame> parse_relayed(std::string_view payload) {
-  if (payload.size() < kRelayedHeadBytes) return std::nullopt;
-  const FrameType type = type_of(payload.substr(4));
-  if (!is_agents(type) && !is_relays(type)) return std::nullopt;
-  return RelayedFrame{.host = number_of(payload),
-                      .frame = {.type = type, .payload = payload.substr(kRelayedHeadBytes)}};
 }
 
 void ChannelReader::take(std::string_view bytes, const Listener& listener) {
@@ -176,7 +142,7 @@ void ChannelReader::end_of_stream(const Listener& listener) {
   if (rest.size() <= kFrameHeadBytes) return;
   const Frame frame{.type = type_of(rest),
                     .payload = std::string_view(rest).substr(kFrameHeadBytes)};
-  if (is_cut_text(frame)) listener.on_frame(frame);
+  if (is_text(frame.type)) listener.on_frame(frame);
 }
 
 using rendezvous::Lines;
@@ -187,8 +153,6 @@ namespace {
 constexpr std::size_t kNumberBytes = 4;
 constexpr std::size_t kLengthBytes = 4;  // of the length before a message
 constexpr std::size_t kMostFrameRank = std::size_t{1} << 30;
-// A relay prepends the host's number.
-constexpr std::size_t kMostRelayedBytes = kMostPayloadBytes - kRelayedHeadBytes;
 
 std::size_t take_number(std::string_view& bytes) {
   const std::size_t number = number_of(bytes);
@@ -201,7 +165,7 @@ std::size_t take_number(std::string_view& bytes) {
 std::string encode_lines(const LinesFrom& from, const Lines& lines) {
   const std::string message = rendezvous::encode(rendezvous::MemberMessage(lines));
   const std::size_t bytes = 3 * kNumberBytes + from.role.size() + message.size();
-  if (bytes > kMostRelayedBytes) return {};
+  if (bytes > kMostPayloadBytes) return {};
   std::string payload;
   payload.reserve(bytes);
   put_number(payload, static_cast<std::size_t>(from.node_rank));

@@ -27,11 +27,6 @@ enum class FrameType : char {
   Out = 'O',      // text for the launcher's standard output
   Err = 'E',      // text for the launcher's standard error
   Lines = 'L',    // workers' lines for files and console, see FramedLines
-  Relayed = 'R',  // from a host behind a relay, see RelayedFrame
-  // Only in a RelayedFrame: written by the relay itself.
-  StrayOut = 'o',  // ssh's standard output outside of frames
-  StrayErr = 'e',  // ssh's standard error
-  Ended = 'X',     // ssh has exited; its exit code in decimal
 };
 
 inline constexpr std::size_t kMostPayloadBytes = std::size_t{5} << 20;
@@ -49,17 +44,6 @@ std::string to_frame(FrameType type, std::string_view payload);
 // The size of the frame that begins with `bytes`, including its head. Requires a valid head.
 std::size_t frame_bytes(std::string_view bytes);
 std::string preamble(std::string_view nonce);
-
-// A relay's frame for a host behind it: the host's number (4 bytes, big-endian), a type, and up to
-// kMostPayloadBytes - kRelayedHeadBytes of payload.
-inline constexpr std::size_t kRelayedHeadBytes = 5;
-struct RelayedFrame {
-  std::uint32_t host = 0;
-  Frame frame{};
-};
-std::string relayed_frame(std::uint32_t host, const Frame& frame);
-// Parses the payload of a Relayed frame. Absent if it is invalid.
-std::optional<RelayedFrame> parse_relayed(std::string_view payload);
 
 class ChannelReader {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <numeric>
@@ -19,8 +20,8 @@ std::size_t style_size(std::string_view text) {
 
 }  // namespace
 
-std::string counted(std::size_t count, std::string_view thing) {
-  return std::to_string(count) + " " + std::string(thing) + (count == 1 ? "" : "s");
+std::string job_size(int workers, int nodes) {
+  return counted(workers, "worker") + " on " + counted(nodes, "node");
 }
 
 std::string in_words(std::chrono::milliseconds duration) {
@@ -32,6 +33,12 @@ std::string in_words(std::chrono::milliseconds duration) {
   if (seconds < 3600)
     return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
   return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
+}
+
+std::string in_words(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  return in_words(
+      std::chrono::milliseconds(static_cast<long long>(std::min(seconds, 1e12) * 1000)));
 }
 
 std::string how_it_ended(const Failure& failure) {
@@ -104,9 +111,6 @@ std::string printable(std::string_view line) {
   return text;
 }
 
-}  // namespace drun
-
-namespace drun::hosts {
 namespace {
 
 bool is_plain(char c) {
@@ -121,13 +125,14 @@ std::string shell_quoted(std::string_view text) {
   const auto is_harmless = [&](char c) { return is_plain(c) || (c == '=' && is_option); };
   if (!text.empty() && std::all_of(text.begin(), text.end(), is_harmless)) return std::string(text);
   std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'')
-      quoted += "'\\''";
-    else
-      quoted += c;
-  }
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
   return quoted + "'";
 }
 
-}  // namespace drun::hosts
+std::string shell_quoted(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_quoted(word);
+  return text;
+}
+
+}  // namespace drun

@@ -1,11 +1,14 @@
-// core. Text shared by reports: durations, exit statuses, and worker output made safe for a
-// terminal.
+// core. Text shared by plans and reports: durations, exit statuses, words of a shell, and worker
+// output made safe for a terminal.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "rendezvous/job/outcome.h"
 
@@ -13,9 +16,18 @@ namespace drun {
 
 // "0.041 s", "12.3 s", "3 min 12 s", "2 h 5 min".
 std::string in_words(std::chrono::milliseconds duration);
+// The same for seconds from outside; "?" if they are not a duration.
+std::string in_words(double seconds);
 
-// "1 node", "2 nodes".
-std::string counted(std::size_t count, std::string_view thing);
+// "1 node", "2 nodes". A negative count is shown as 0.
+template <std::integral Count>
+std::string counted(Count count, std::string_view thing) {
+  return std::to_string(std::max(count, Count{0})) + " " + std::string(thing) +
+         (count == 1 ? "" : "s");
+}
+
+// "8 workers on 2 nodes".
+std::string job_size(int workers, int nodes);
 
 // "exit code 3"; for a signal, also whether drun sent it. Part of the JSON report.
 std::string how_it_ended(const Failure& failure);
@@ -31,14 +43,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // return overwrote, keeps tabs, and escapes other control characters (\x1b).
 std::string printable(std::string_view line);
 
-}  // namespace drun
-
-// --- Quoting for the login shell of another host
-
-namespace drun::hosts {
-
+// --- Quoting for a shell
+//
 // Quotes `text` as one word of a Bourne shell. `text` may contain any byte except NUL. csh and fish
 // read the same word unless it contains !, newline or backslash.
 std::string shell_quoted(std::string_view text);
+// The words of a command.
+std::string shell_quoted(const std::vector<std::string>& words);
 
-}  // namespace drun::hosts
+}  // namespace drun

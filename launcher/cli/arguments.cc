@@ -28,19 +28,26 @@ class Splitter {
   Splitter(std::span<const std::string> words, std::span<const KnownOption> known)
       : words_(words), known_(known) {}
 
-  Result<Arguments> run() {
+  Result<Arguments> run(Operands operands) {
     while (!words_.empty()) {
       const std::string_view word = words_.front();
       if (word == "--") {
         words_ = words_.subspan(1);
         break;
       }
-      if (word.size() < 2 || word[0] != '-') break;
+      const bool is_option = word.size() > 1 && word[0] == '-';
+      if (!is_option && operands == Operands::Program) break;
       words_ = words_.subspan(1);
+      if (!is_option) {
+        result_.operands.emplace_back(word);
+        continue;
+      }
       const Result<void> read = option(word);
       if (!read) return read.error();
     }
-    if (!words_.empty()) {
+    if (operands == Operands::Anywhere) {
+      result_.operands.insert(result_.operands.end(), words_.begin(), words_.end());
+    } else if (!words_.empty()) {
       result_.program = words_.front();
       result_.program_arguments.assign(words_.begin() + 1, words_.end());
     }
@@ -273,8 +280,8 @@ std::string_view counterpart(std::string_view option) {
 }
 
 Result<Arguments> split_arguments(std::span<const std::string> words,
-                                  std::span<const KnownOption> known) {
-  return Splitter(words, known).run();
+                                  std::span<const KnownOption> known, Operands operands) {
+  return Splitter(words, known).run(operands);
 }
 
 std::string dashed(std::string_view option) {

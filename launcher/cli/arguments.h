@@ -41,6 +41,7 @@ struct Arguments {
   std::vector<GivenOption> options{};  // in order of appearance, with repetitions
   std::optional<std::string> program{};
   std::vector<std::string> program_arguments{};
+  std::vector<std::string> operands{};  // with Operands::Anywhere, instead of a program
   bool operator==(const Arguments&) const = default;
 };
 
@@ -65,10 +66,15 @@ struct CommandSyntax {
 
 // --- Parsing
 
+// Program: the first word that is not an option is the program. Anywhere: such words may precede,
+// separate and follow the options.
+enum class Operands { Program, Anywhere };
+
 // `words` is argv without argv[0]. Errors: Usage, naming the option and the remedy, for an unknown
 // or ambiguous option, a missing value, or a flag with a value. Never throws.
 Result<Arguments> split_arguments(std::span<const std::string> words,
-                                  std::span<const KnownOption> known);
+                                  std::span<const KnownOption> known,
+                                  Operands operands = Operands::Program);
 
 // What to use instead of `option` of another launcher, for the error about a command line that was
 // written for it. `option`: in the user's spelling, with one dash or two, without a value. Empty if

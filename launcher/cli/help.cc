@@ -16,8 +16,8 @@ constexpr std::size_t kTextAt = 30;
 struct Topic {
   std::string_view name;
   std::string_view summary;
-  std::string_view group{};  // prefix of the options' group
-  std::string_view text{};
+  std::string_view group{};  // of a topic: prefix of the options' group
+  std::string_view text{};   // what precedes the options
 };
 
 constexpr std::array kTopics = std::to_array<Topic>({
@@ -50,14 +50,60 @@ constexpr std::array kTopics = std::to_array<Topic>({
 });
 
 constexpr std::array kCommands = std::to_array<Topic>({
-    {"status", "show your running jobs"},
-    {"list", "list your running jobs, one line each"},
-    {"stop", "stop running jobs"},
-    {"logs", "print lines from the log files of ranks"},
-    {"stacks", "show what the workers of a job are doing"},
-    {"report", "make a report from the event files of a job"},
+    {"status",
+     "show your running jobs",
+     {},
+     "Usage: drun status [JOB] [--json] [--watch] [--node]\n"
+     "\n"
+     "Shows your jobs that have an agent on this machine: phase, round, restarts, all\n"
+     "nodes and workers, and the last failure. JOB is a run id or the pid of an agent.\n"},
+    {"list",
+     "list your running jobs, one line each",
+     {},
+     "Usage: drun list [--json]\n"
+     "\n"
+     "Lists your jobs that have an agent on this machine, one line each. On a terminal,\n"
+     "long commands are cut to its width.\n"},
+    {"stop",
+     "stop running jobs",
+     {},
+     "Usage: drun stop JOB... [--timeout S]\n"
+     "\n"
+     "Stops jobs in order, as SIGTERM to drun does, on all their nodes, and waits until\n"
+     "they have ended. JOB is a run id or the pid of an agent or of drun. An elastic\n"
+     "job loses the nodes of this machine and continues if enough others are left.\n"},
+    {"logs",
+     "print lines from the log files of ranks",
+     {},
+     "Usage: drun logs [JOB] [RANK...] [-f] [-g PATTERN] [-n N] [--stdout|--stderr]\n"
+     "\n"
+     "Prints the lines of ranks, of the latest round, from the log files of a job (--tee,\n"
+     "--redirects). JOB is a run id or a pid; without it, the only job here. RANK is a\n"
+     "rank or a range (0-3,8), on any node; without it, all ranks on this machine.\n"
+     "Lines of several ranks have the labels of drun's console.\n"},
+    {"stacks",
+     "show what the workers of a job are doing",
+     {},
+     "Usage: drun stacks [JOB] [--json]\n"
+     "\n"
+     "Shows the stacks of all threads of all workers of a job, on all its nodes. Ranks\n"
+     "with equal stacks form one group. The job keeps running. JOB is a run id or the\n"
+     "pid of an agent; one agent of the job must run on this machine.\n"},
+    {"report",
+     "make a report from the event files of a job",
+     {},
+     "Usage: drun report EVENTS... [-o FILE] [--text]\n"
+     "\n"
+     "Makes the report of a job from the event files (--events) of one or more of its\n"
+     "nodes: an HTML page that any browser shows without a network, or text. The job\n"
+     "may be over, may have been killed, or may still be running. EVENTS may be -.\n"},
     {"doctor", "check the machines of a job before you start it"},
-    {"store", "serve a TCPStore"},
+    {"store",
+     "serve a TCPStore",
+     {},
+     "Usage: drun store [--port P] [--loopback] [--store-memory SIZE]\n"
+     "\n"
+     "Serves a TCPStore for PyTorch programs and torchrun until it gets a signal.\n"},
     {"help", "explain a topic or a command"},
 });
 
@@ -79,6 +125,16 @@ std::string topic_names() {
     column += word.size();
   }
   return text;
+}
+
+// In the order of their first option, without that of hidden options.
+std::vector<std::string_view> groups_of(std::span<const OptionSyntax> options) {
+  std::vector<std::string_view> groups;
+  for (const OptionSyntax& option : options) {
+    const bool is_new = std::find(groups.begin(), groups.end(), option.group) == groups.end();
+    if (is_new && !option.group.empty()) groups.push_back(option.group);
+  }
+  return groups;
 }
 
 std::string two_columns(std::string_view name, std::string_view text) {
@@ -130,13 +186,8 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
 
 std::string help_text(std::string_view head, std::span<const OptionSyntax> options,
                       std::string_view foot) {
-  std::vector<std::string_view> groups;
-  for (const OptionSyntax& option : options) {
-    const bool is_new = std::find(groups.begin(), groups.end(), option.group) == groups.end();
-    if (is_new && !option.group.empty()) groups.push_back(option.group);
-  }
   std::string text(head);
-  for (const std::string_view group : groups) {
+  for (const std::string_view group : groups_of(options)) {
     text.append("\n").append(group).append(":\n");
     for (const OptionSyntax& option : options) {
       if (option.group == group) text += entry_text(option);
@@ -217,6 +268,8 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "the variable, then the file. Words after the program are its own arguments.\n";
 }
 
+namespace {
+
 std::string launcher_help_foot() {
   return "\n"
          "A program whose name ends in .py, and a module, run under python3 -u, taken from\n"
@@ -229,6 +282,8 @@ std::string launcher_help_foot() {
          "125 system error, 126 program not executable, 127 program not found, 128+n\n"
          "stopped by signal n (docs/reference/exit-codes.md).\n";
 }
+
+}  // namespace
 
 std::string full_help(std::string_view invoked_as, std::span<const OptionSyntax> options) {
   return help_text(launcher_help_head(invoked_as), options, launcher_help_foot());
@@ -271,57 +326,10 @@ std::string_view command_like(std::string_view word) {
   return nearest;
 }
 
-std::string store_help_head() {
-  return "Usage: drun store [--port P] [--loopback] [--store-memory SIZE]\n"
-         "\n"
-         "Serves a TCPStore for PyTorch programs and torchrun until it gets a signal.\n";
-}
-
-std::string status_help_head() {
-  return "Usage: drun status [JOB] [--json] [--watch] [--node]\n"
-         "\n"
-         "Shows your jobs that have an agent on this machine: phase, round, restarts, all\n"
-         "nodes and workers, and the last failure. JOB is a run id or the pid of an agent.\n";
-}
-
-std::string list_help_head() {
-  return "Usage: drun list [--json]\n"
-         "\n"
-         "Lists your jobs that have an agent on this machine, one line each. On a terminal,\n"
-         "long commands are cut to its width.\n";
-}
-
-std::string stop_help_head() {
-  return "Usage: drun stop JOB... [--timeout S]\n"
-         "\n"
-         "Stops jobs in order, as SIGTERM to drun does, on all their nodes, and waits until\n"
-         "they have ended. JOB is a run id or the pid of an agent or of drun. An elastic\n"
-         "job loses the nodes of this machine and continues if enough others are left.\n";
-}
-
-std::string logs_help_head() {
-  return "Usage: drun logs [JOB] [RANK...] [-f] [-g PATTERN] [-n N] [--stdout|--stderr]\n"
-         "\n"
-         "Prints the lines of ranks, of the latest round, from the log files of a job (--tee,\n"
-         "--redirects). JOB is a run id or a pid; without it, the only job here. RANK is a\n"
-         "rank or a range (0-3,8), on any node; without it, all ranks on this machine.\n"
-         "Lines of several ranks have the labels of drun's console.\n";
-}
-
-std::string stacks_help_head() {
-  return "Usage: drun stacks [JOB] [--json]\n"
-         "\n"
-         "Shows the stacks of all threads of all workers of a job, on all its nodes. Ranks\n"
-         "with equal stacks form one group. The job keeps running. JOB is a run id or the\n"
-         "pid of an agent; one agent of the job must run on this machine.\n";
-}
-
-std::string report_help_head() {
-  return "Usage: drun report EVENTS... [-o FILE] [--text]\n"
-         "\n"
-         "Makes the report of a job from the event files (--events) of one or more of its\n"
-         "nodes: an HTML page that any browser shows without a network, or text. The job\n"
-         "may be over, may have been killed, or may still be running. EVENTS may be -.\n";
+std::string_view helper_help_head(std::string_view name) {
+  const auto* const found = std::find_if(kCommands.begin(), kCommands.end(),
+                                         [name](const Topic& each) { return each.name == name; });
+  return found == kCommands.end() ? std::string_view() : found->text;
 }
 
 std::string doctor_help(std::span<const OptionSyntax> options) {
@@ -595,13 +603,8 @@ std::string option_text(const OptionSyntax& option, bool names_missing_variables
 }
 
 std::string launcher_options(const CommandSyntax& launcher) {
-  std::vector<std::string_view> groups;
-  for (const OptionSyntax& option : launcher.options) {
-    const bool is_new = std::find(groups.begin(), groups.end(), option.group) == groups.end();
-    if (is_new && !option.group.empty()) groups.push_back(option.group);
-  }
   std::string text;
-  for (const std::string_view group : groups) {
+  for (const std::string_view group : groups_of(launcher.options)) {
     text += ".SS " + roff_text(group) + '\n';
     for (const OptionSyntax& option : launcher.options)
       if (option.group == group) text += option_text(option, true);
@@ -616,6 +619,7 @@ std::string command_text(const CommandSyntax& command) {
   const bool is_launchers = command.operand == CommandSyntax::Operand::Program;
   if (is_launchers) text += "Options of a job may be given as well.\n";
   for (const OptionSyntax& option : command.options) {
+    if (option.group.empty()) continue;
     if (is_launchers && option.group != command.options.front().group) continue;
     text += option_text(option, false);
   }

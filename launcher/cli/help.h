@@ -21,7 +21,6 @@ std::string short_help(std::string_view invoked_as);
 // --help-all.
 std::string full_help(std::string_view invoked_as, std::span<const OptionSyntax> options);
 std::string launcher_help_head(std::string_view invoked_as);
-std::string launcher_help_foot();
 
 // drun help: the list of topics and commands.
 std::string help_topics();
@@ -32,13 +31,8 @@ std::optional<std::string> topic_help(std::string_view topic,
 // The helper command that `word` probably means (up to two typing errors), or empty.
 std::string_view command_like(std::string_view word);
 
-std::string store_help_head();
-std::string status_help_head();
-std::string list_help_head();
-std::string stop_help_head();
-std::string logs_help_head();
-std::string stacks_help_head();
-std::string report_help_head();
+// What --help of a helper command prints before its options.
+std::string_view helper_help_head(std::string_view command);
 // drun doctor --help: lists only the launcher's options about nodes and rendezvous.
 std::string doctor_help(std::span<const OptionSyntax> options);
 

@@ -1,8 +1,7 @@
-#include "launcher/cli/command_options.h"
-
 #include <string>
 #include <string_view>
 
+#include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 
 namespace drun {
@@ -91,11 +90,6 @@ void declare_hosts(OptionTable& table, Options& options) {
              kOwnWithoutVariable);
   table.value("--fanout", hosts.fanout, parse_positive, "N",
               "number of logins at the same time [default: 4 per core, from 8 to 64]",
-              kOwnWithoutVariable);
-  table.value("--ssh-tree", hosts.ssh_tree, parse_positive, "N",
-              "log in to N hosts, and from each of them to its share of the others [default: the "
-              "square root of the number of hosts if there are more than 64; otherwise log in to "
-              "all hosts from here]",
               kOwnWithoutVariable);
   table.value("--login-timeout", hosts.login_timeout, parse_interval, "S",
               "give up on a host that has not answered after S seconds [default: 120]",

@@ -165,8 +165,8 @@ Result<void> OptionTable::take(const ConfigEntry& entry) {
   return {};
 }
 
-Result<Arguments> OptionTable::parse(std::span<const std::string> words) {
-  Result<Arguments> arguments = split_arguments(words, known());
+Result<Arguments> OptionTable::parse(std::span<const std::string> words, Operands operands) {
+  Result<Arguments> arguments = split_arguments(words, known(), operands);
   if (!arguments) return arguments;
   std::map<std::string_view, std::optional<std::string>> last;  // counts, as in argparse
   for (const GivenOption& given : arguments->options) {

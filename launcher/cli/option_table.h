@@ -1,5 +1,6 @@
 // edge. Declares and parses options. arguments.h has the grammar, CLI11 stores the values, and
-// help.h prints the help text. Only option_table.cc includes CLI11.
+// help.h prints the help text. Only option_table.cc includes CLI11. Below are the tables of drun
+// (launcher_options.cc) and of its helper commands (helper_commands.cc).
 //
 // A table serves one command line; the fields that it sets must outlive it. Errors of parse: Usage,
 // naming the option (or the variable, or the file), the value, the reason, the remedy. Throws only
@@ -8,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +19,8 @@
 #include <vector>
 
 #include "launcher/cli/arguments.h"
+#include "launcher/cli/completion.h"
+#include "launcher/cli/options.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
 
@@ -38,6 +42,8 @@ inline constexpr OptionTraits kDrunOption{.is_torchruns = false, .has_variable =
 inline constexpr OptionTraits kOwnWithoutVariable{.is_torchruns = false, .has_variable = false};
 inline constexpr OptionTraits kOwnOnCommandLine{
     .is_torchruns = false, .has_variable = false, .may_be_in_file = false};
+inline constexpr OptionTraits kHiddenOption{
+    .is_torchruns = false, .has_variable = false, .is_hidden = true};
 inline constexpr OptionTraits kMpirunOption{
     .is_torchruns = false, .has_variable = false, .may_have_one_dash = true};
 inline constexpr OptionTraits kMpirunAlias{
@@ -86,7 +92,8 @@ class OptionTable {
   }
 
   // Parses `words` and stores the values in the fields.
-  Result<Arguments> parse(std::span<const std::string> words);
+  Result<Arguments> parse(std::span<const std::string> words,
+                          Operands operands = Operands::Program);
 
   // The source of each given value: "--tee", "PET_TEE" or the configuration file.
   std::map<std::string, std::string> sources() const;
@@ -135,5 +142,30 @@ class OptionTable {
   std::vector<std::string> words_;              // the given options for CLI11
   std::string config_file_;
 };
+
+// --- drun itself: its options, with their groups and texts in the order of --help-all
+
+// Options that print something instead of starting a job.
+struct Printed {
+  bool help = false;
+  bool help_all = false;
+  bool version = false;
+  std::optional<Shell> completion{};
+};
+
+void declare_launcher(OptionTable& table, Options& options, Printed& printed);
+
+// The options that only `drun doctor` has.
+void declare_doctor(OptionTable& table, DoctorOptions& doctor);
+
+// --- The helper commands (`drun store`, `drun status` ...): their options, and the syntax of all
+// commands, from which completions and the manual page are generated
+
+// nullopt if the first word is not a helper command. `words` is argv without argv[0].
+std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
+                                                    const Lookup& variables);
+
+// The first one is drun itself, the last one `drun doctor`.
+std::vector<CommandSyntax> command_syntaxes();
 
 }  // namespace drun

@@ -4,15 +4,17 @@
 #include <regex.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
@@ -55,8 +57,12 @@ struct Word {
   T value;
 };
 
+// The first word of a value is its name; the others are synonyms.
 template <typename T>
-Result<T> one_of(std::string_view text, std::span<const Word<T>> words) {
+using WordList = std::span<const Word<T>>;
+
+template <typename T>
+Result<T> one_of(std::string_view text, WordList<T> words) {
   std::string lower(trimmed(text));
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
@@ -67,6 +73,35 @@ Result<T> one_of(std::string_view text, std::span<const Word<T>> words) {
   }
   return bad("expected one of " + names);
 }
+
+template <typename T>
+Result<T> one_of(std::string_view text, std::initializer_list<Word<T>> words) {
+  return one_of<T>(text, WordList<T>(words.begin(), words.size()));
+}
+
+template <typename T>
+std::string_view name_in(std::type_identity_t<WordList<T>> words, T value) {
+  for (const Word<T>& each : words)
+    if (each.value == value) return each.word;
+  return "";
+}
+
+// The values that a plan shows again.
+constexpr Word<OutputMode> kOutputModes[] = {{"lines", OutputMode::Lines},
+                                             {"labelled", OutputMode::Labeled},
+                                             {"json", OutputMode::Json},
+                                             {"raw", OutputMode::Raw}};
+constexpr Word<LeftoverPolicy> kLeftovers[] = {
+    {"wait", LeftoverPolicy::Wait}, {"kill", LeftoverPolicy::Kill}, {"keep", LeftoverPolicy::Keep}};
+constexpr Word<StdinSource> kStdinSources[] = {{"none", StdinSource::DevNull},
+                                               {"rank0", StdinSource::Rank0}};
+constexpr Word<BindTo> kBindTo[] = {{"none", BindTo::None},     {"core", BindTo::Core},
+                                    {"socket", BindTo::Socket}, {"numa", BindTo::Numa},
+                                    {"gpu", BindTo::GpuNode},   {"package", BindTo::Socket}};
+constexpr Word<BindTo> kNumaBindings[] = {{"node", BindTo::GpuNode},
+                                          {"socket", BindTo::GpuSocket},
+                                          {"exclusive", BindTo::GpuExclusive},
+                                          {"core-complex", BindTo::GpuCoreComplex}};
 
 std::vector<std::string_view> trimmed_parts(std::string_view text, char separator) {
   std::vector<std::string_view> parts = split(text, separator);
@@ -134,9 +169,10 @@ Result<LocalNodes> parse_local_nodes(std::string_view text) {
 }
 
 Result<WorkerCount> parse_workers(std::string_view text) {
-  static constexpr std::array<Word<Device>, 4> kDevices{
-      {{"auto", Device::Auto}, {"cpu", Device::Cpu}, {"gpu", Device::Gpu}, {"xpu", Device::Xpu}}};
-  if (const Result<Device> device = one_of<Device>(text, kDevices)) return WorkerCount(*device);
+  const Result<Device> device = one_of<Device>(
+      text,
+      {{"auto", Device::Auto}, {"cpu", Device::Cpu}, {"gpu", Device::Gpu}, {"xpu", Device::Xpu}});
+  if (device) return WorkerCount(*device);
   const Result<int> count = integer(text, {1, kMostWorkers}, "workers");
   if (count) return WorkerCount(*count);
   return bad("expected a number of workers from 1 to " + std::to_string(kMostWorkers) +
@@ -277,85 +313,61 @@ Result<bool> parse_switch(std::string_view text) {
   return *value != 0;
 }
 
+std::string_view option_word(OutputMode mode) { return name_in(kOutputModes, mode); }
+std::string_view option_word(LeftoverPolicy policy) { return name_in(kLeftovers, policy); }
+std::string_view option_word(StdinSource source) { return name_in(kStdinSources, source); }
+std::string_view bind_to_word(BindTo bind_to) { return name_in(kBindTo, bind_to); }
+std::string_view numa_binding_word(BindTo bind_to) { return name_in(kNumaBindings, bind_to); }
+
 Result<StoreHost> parse_store(std::string_view text) {
-  static constexpr std::array<Word<StoreHost>, 2> kWords{
-      {{"agent", StoreHost::Agent}, {"worker", StoreHost::Worker}}};
-  return one_of<StoreHost>(text, kWords);
+  return one_of<StoreHost>(text, {{"agent", StoreHost::Agent}, {"worker", StoreHost::Worker}});
 }
 
 Result<OutputMode> parse_output(std::string_view text) {
-  static constexpr std::array<Word<OutputMode>, 4> kWords{{{"lines", OutputMode::Lines},
-                                                           {"labelled", OutputMode::Labeled},
-                                                           {"json", OutputMode::Json},
-                                                           {"raw", OutputMode::Raw}}};
-  return one_of<OutputMode>(text, kWords);
+  return one_of<OutputMode>(text, kOutputModes);
 }
 
 Result<LeftoverPolicy> parse_leftovers(std::string_view text) {
-  static constexpr std::array<Word<LeftoverPolicy>, 3> kWords{{{"wait", LeftoverPolicy::Wait},
-                                                               {"kill", LeftoverPolicy::Kill},
-                                                               {"keep", LeftoverPolicy::Keep}}};
-  return one_of<LeftoverPolicy>(text, kWords);
+  return one_of<LeftoverPolicy>(text, kLeftovers);
 }
 
 Result<StdinSource> parse_stdin(std::string_view text) {
-  static constexpr std::array<Word<StdinSource>, 2> kWords{
-      {{"none", StdinSource::DevNull}, {"rank0", StdinSource::Rank0}}};
-  return one_of<StdinSource>(text, kWords);
+  return one_of<StdinSource>(text, kStdinSources);
 }
 
 Result<ExitCodeStyle> parse_exit_code_style(std::string_view text) {
-  static constexpr std::array<Word<ExitCodeStyle>, 2> kWords{
-      {{"drun", ExitCodeStyle::Drun}, {"torchrun", ExitCodeStyle::Torchrun}}};
-  return one_of<ExitCodeStyle>(text, kWords);
+  return one_of<ExitCodeStyle>(
+      text, {{"drun", ExitCodeStyle::Drun}, {"torchrun", ExitCodeStyle::Torchrun}});
 }
 
 Result<EngineChoice> parse_engine(std::string_view text) {
-  static constexpr std::array<Word<EngineChoice>, 2> kWords{
-      {{"auto", EngineChoice::Auto}, {"none", EngineChoice::None}}};
-  return one_of<EngineChoice>(text, kWords);
+  return one_of<EngineChoice>(text, {{"auto", EngineChoice::Auto}, {"none", EngineChoice::None}});
 }
 
 Result<DryRun> parse_dry_run(std::string_view text) {
   if (text.empty()) return DryRun::Text;  // --dry-run without a value
-  static constexpr std::array<Word<DryRun>, 2> kWords{
-      {{"text", DryRun::Text}, {"json", DryRun::Json}}};
-  return one_of<DryRun>(text, kWords);
+  return one_of<DryRun>(text, {{"text", DryRun::Text}, {"json", DryRun::Json}});
 }
 
 Result<LogLevel> parse_log_level(std::string_view text) {
-  static constexpr std::array<Word<LogLevel>, 6> kWords{{{"debug", LogLevel::Debug},
-                                                         {"info", LogLevel::Info},
-                                                         {"warning", LogLevel::Warning},
-                                                         {"error", LogLevel::Error},
-                                                         {"warn", LogLevel::Warning},
-                                                         {"critical", LogLevel::Error}}};
-  return one_of<LogLevel>(text, kWords);
+  return one_of<LogLevel>(text, {{"debug", LogLevel::Debug},
+                                 {"info", LogLevel::Info},
+                                 {"warning", LogLevel::Warning},
+                                 {"error", LogLevel::Error},
+                                 {"warn", LogLevel::Warning},
+                                 {"critical", LogLevel::Error}});
 }
 
-Result<BindTo> parse_bind_to(std::string_view text) {
-  static constexpr std::array<Word<BindTo>, 6> kWords{{{"none", BindTo::None},
-                                                       {"core", BindTo::Core},
-                                                       {"socket", BindTo::Socket},
-                                                       {"numa", BindTo::Numa},
-                                                       {"gpu", BindTo::GpuNode},
-                                                       {"package", BindTo::Socket}}};
-  return one_of<BindTo>(text, kWords);
-}
+Result<BindTo> parse_bind_to(std::string_view text) { return one_of<BindTo>(text, kBindTo); }
 
 Result<BindTo> parse_numa_binding(std::string_view text) {
-  static constexpr std::array<Word<BindTo>, 4> kWords{{{"node", BindTo::GpuNode},
-                                                       {"socket", BindTo::GpuSocket},
-                                                       {"exclusive", BindTo::GpuExclusive},
-                                                       {"core-complex", BindTo::GpuCoreComplex}}};
-  return one_of<BindTo>(text, kWords);
+  return one_of<BindTo>(text, kNumaBindings);
 }
 
 Result<MemoryPolicy> parse_memory_policy(std::string_view text) {
-  static constexpr std::array<Word<MemoryPolicy>, 3> kWords{{{"none", MemoryPolicy::None},
-                                                             {"prefer", MemoryPolicy::Prefer},
-                                                             {"strict", MemoryPolicy::Strict}}};
-  return one_of<MemoryPolicy>(text, kWords);
+  return one_of<MemoryPolicy>(text, {{"none", MemoryPolicy::None},
+                                     {"prefer", MemoryPolicy::Prefer},
+                                     {"strict", MemoryPolicy::Strict}});
 }
 
 Result<int> parse_positive(std::string_view text) {
@@ -410,10 +422,9 @@ Result<std::vector<std::string>> parse_command(std::string_view text) {
 }
 
 Result<MapBy> parse_map_by(std::string_view text) {
-  static constexpr std::array<Word<MapBy::Order>, 2> kWords{
-      {{"slot", MapBy::Order::Slot}, {"node", MapBy::Order::Node}}};
-  if (const Result<MapBy::Order> order = one_of<MapBy::Order>(text, kWords))
-    return MapBy{.order = *order, .per_node = std::nullopt};
+  const Result<MapBy::Order> order =
+      one_of<MapBy::Order>(text, {{"slot", MapBy::Order::Slot}, {"node", MapBy::Order::Node}});
+  if (order) return MapBy{.order = *order, .per_node = std::nullopt};
   const std::vector<std::string_view> parts = trimmed_parts(text, ':');
   if (parts.size() == 3 && parts[0] == "ppr" && parts[2] == "node") {
     const Result<int> count = integer(parts[1], {1, kMostWorkers}, "workers");
@@ -429,9 +440,6 @@ Result<std::string> parse_logs_specs(std::string_view text) {
   return bad("drun does not load plug-ins, which are Python code; remove the option");
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 using std::chrono::milliseconds;
@@ -563,15 +571,11 @@ Result<ExitKinds> parse_exit_kinds(std::string_view text) {
 }
 
 Result<RankOrder> parse_rank_order(std::string_view text) {
-  if (text == "endpoint") return RankOrder::Endpoint;
-  if (text == "natural") return RankOrder::Natural;
-  if (text == "arrival") return RankOrder::Arrival;
-  return bad("expected one of endpoint, natural, arrival");
+  return one_of<RankOrder>(text, {{"endpoint", RankOrder::Endpoint},
+                                  {"natural", RankOrder::Natural},
+                                  {"arrival", RankOrder::Arrival}});
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 constexpr std::string_view kByteUnits = "kmgt";
@@ -593,20 +597,18 @@ std::size_t power_of(std::string_view unit) {
   return place == kByteUnits.npos || !is_whole ? kByteUnits.npos : place + 1;
 }
 
-Error bad() {
-  return {ErrorCode::Usage, "expected a size from 1MiB to 1024TiB, such as 512MiB or 2G"};
-}
+Error bad_size() { return bad("expected a size from 1MiB to 1024TiB, such as 512MiB or 2G"); }
 
 }  // namespace
 
 Result<std::size_t> parse_memory_size(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc()) return bad();
+  if (ec != std::errc()) return bad_size();
   const std::size_t power = power_of(text.substr(static_cast<std::size_t>(end - text.data())));
-  if (power == kByteUnits.npos || number > kMostSizeBytes >> (10 * power)) return bad();
+  if (power == kByteUnits.npos || number > kMostSizeBytes >> (10 * power)) return bad_size();
   const std::uint64_t bytes = number << (10 * power);
-  if (bytes < kLeast) return bad();
+  if (bytes < kLeast) return bad_size();
   return static_cast<std::size_t>(bytes);
 }
 

@@ -59,6 +59,13 @@ Result<std::vector<std::string>> parse_command(std::string_view text);
 Result<MapBy> parse_map_by(std::string_view text);            // "slot", "node", "ppr:2:node"
 Result<std::string> parse_logs_specs(std::string_view text);  // only "default"
 
+// The word for a value, as parsed above; empty if it has none.
+std::string_view option_word(OutputMode mode);
+std::string_view option_word(LeftoverPolicy policy);
+std::string_view option_word(StdinSource source);
+std::string_view bind_to_word(BindTo bind_to);
+std::string_view numa_binding_word(BindTo bind_to);
+
 // --- Restarts and elastic worlds. Errors as above.
 
 // "3", "3/1h", "3/progress".

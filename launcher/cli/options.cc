@@ -5,7 +5,6 @@
 
 #include "launcher/base/build_info.h"
 #include "launcher/base/version.h"
-#include "launcher/cli/command_options.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/option_table.h"

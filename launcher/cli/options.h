@@ -67,7 +67,6 @@ struct HostOptions {
   std::vector<std::string> ssh_args{};  // words
   bool copies_nothing = false;          // --no-copy
   std::optional<int> fanout{};
-  std::optional<int> ssh_tree{};   // --ssh-tree: number of branches
   bool leaves_logs_there = false;  // --no-gather-logs
   std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};
 

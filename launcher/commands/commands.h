@@ -23,7 +23,7 @@ int show_list(const ListCommand& command);
 
 // `drun status`: finds the agents of this machine, queries each, and prints their status. 1 if no
 // such job runs here. With --watch, returns 0 after the last job ends, or on a signal.
-int show_status(const StatusCommand& command, const HostFacts& host);
+int show_status(const StatusCommand& command);
 
 // `drun stacks`: queries one agent of each job on this machine, and prints the stacks that it
 // collected from all nodes. 1 if no such job runs here.
@@ -50,6 +50,10 @@ namespace hosts {
 // Forks (agent/process/guardian.h): call it before other threads exist, and return its result from
 // main.
 int run_hosts(const Options& options, const HostFacts& host);
+
+// `drun --from-stdin`: the agent that --hosts starts on another machine. Changes this process's
+// environment and directory, and forks: as above.
+int run_from_stdin();
 }  // namespace hosts
 
 // --- One job (run_job.cc)
@@ -70,7 +74,10 @@ Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& 
 
 // `drun report`: reads event files and writes their job as a page or as text. 0, or 1 if a file
 // cannot be read or written, or has no events.
-int show_report(const ReportCommand& command, const HostFacts& host);
+int show_report(const ReportCommand& command);
+
+// Writes a report to `file`. Prints the error, if any, and returns whether the file was written.
+bool write_report(const std::string& file, const std::string& text, const std::string& invoked_as);
 
 // The page for --report=FILE.html, from the events of one or more agents, or from the outcome if
 // there are no events.

@@ -75,13 +75,20 @@ bool is_socket_of(std::string_view name, int agent_pid) {
   return pid != name.npos && name.substr(pid + 1).starts_with(std::to_string(agent_pid) + "/");
 }
 
+namespace {
+
+// Of this user, or of any user for root.
 std::vector<std::string> agent_sockets(const std::string& word) {
   std::ifstream list("/proc/net/unix");
   return sockets_in(list, word, geteuid());
 }
 
-std::string ask_agent(const std::string& name, std::chrono::milliseconds limit) {
-  return ask_agent(name, limit, "");
+}  // namespace
+
+std::string socket_of(const std::string& word, int agent_pid) {
+  for (const std::string& name : agent_sockets(word))
+    if (is_socket_of(name, agent_pid)) return name;
+  return "";
 }
 
 std::string ask_agent(const std::string& name, std::chrono::milliseconds limit,
@@ -104,10 +111,8 @@ std::string ask_agent(const std::string& name, std::chrono::milliseconds limit,
 }
 
 std::string ask_agent(const std::string& word, int agent_pid, std::chrono::milliseconds limit) {
-  for (const std::string& name : agent_sockets(word)) {
-    if (is_socket_of(name, agent_pid)) return ask_agent(name, limit);
-  }
-  return "";
+  const std::string name = socket_of(word, agent_pid);
+  return name.empty() ? "" : ask_agent(name, limit);
 }
 
 namespace {

@@ -29,16 +29,14 @@ std::vector<std::string> sockets_in(std::istream& list, const std::string& word,
 // Whether `name`, "drun/UID/PID/RANDOM", is a socket of the agent with this pid.
 bool is_socket_of(std::string_view name, int agent_pid);
 
-// Names of sockets with the first word `word` ("drun" or "drun-stacks") that belong to this user,
-// or to any user for root. Sorted, without the '@'.
-std::vector<std::string> agent_sockets(const std::string& word);
+// The socket of the agent with this pid whose first word is `word` ("drun", "drun-stacks" ...);
+// empty if it has none.
+std::string socket_of(const std::string& word, int agent_pid);
 
 // The agent's answer. Empty if the agent has exited, is not trusted, or does not answer in time.
-std::string ask_agent(const std::string& name, std::chrono::milliseconds limit);
-
-// The same for a socket that expects a request (StatusSocket::Requests::Line).
+// `request`: for a socket that expects one (StatusSocket::Requests::Line).
 std::string ask_agent(const std::string& name, std::chrono::milliseconds limit,
-                      const std::string& request);
+                      const std::string& request = {});
 
 // Queries the agent with this pid. Also empty if there is none.
 std::string ask_agent(const std::string& word, int agent_pid, std::chrono::milliseconds limit);

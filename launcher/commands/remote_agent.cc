@@ -1,4 +1,9 @@
-#include "launcher/commands/remote_agent.h"
+// The agent's side of --hosts:
+//
+//   Start -> directory, facts -> HostReport -> NodeSpec -> Hello -> Go -> the job -> End
+//
+// Start must arrive within kStartAtMost. The other messages have no timeout, because the launcher
+// waits for all hosts. A line has at most kMostLineBytes. End of file ends the agent at any time.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -7,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -21,20 +27,42 @@
 #include "launcher/base/version.h"
 #include "launcher/commands/commands.h"
 #include "launcher/facts/host.h"
+#include "launcher/hosts/node_plan.h"
 #include "launcher/plan/doctor.h"
-#include "launcher/plan/node_plan.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent_protocol.h"
 #include "launcher/remote/meeting.h"
-#include "launcher/remote/ssh_tree.h"
 #include "launcher/report/report.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/net/listener.h"
 
 namespace drun::hosts {
+namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kStartAtMost{60};
+
+// Reads lines from a descriptor before there is an event loop. Blocks. Input after the last line
+// stays available to the next reader. Errors: Closed at end of file, Timeout, Refused if a line is
+// too long, System.
+class LineReader {
+ public:
+  LineReader(int fd, std::size_t most_bytes) : fd_(fd), most_bytes_(most_bytes) {}
+
+  // Returns a line without its newline. Without `at_most` there is no timeout.
+  Result<std::string> read(std::optional<std::chrono::milliseconds> at_most);
+
+  std::string take_rest() { return std::move(held_); }
+
+ private:
+  Result<void> read_some(std::optional<std::chrono::steady_clock::time_point> deadline);
+
+  int fd_;
+  std::size_t most_bytes_;
+  std::string held_;
+};
 
 Result<std::string> LineReader::read(std::optional<std::chrono::milliseconds> at_most) {
   std::optional<Clock::time_point> deadline;
@@ -73,11 +101,6 @@ Result<void> LineReader::read_some(std::optional<Clock::time_point> deadline) {
   held_.append(buffer.data(), static_cast<std::size_t>(got));
   return {};
 }
-
-}  // namespace drun::hosts
-
-namespace drun::hosts {
-namespace {
 
 constexpr std::chrono::seconds kWriteAtMost{30};
 
@@ -250,10 +273,6 @@ int run_from_stdin() {
   }
   Result<UniqueFd> fd = take_channel();
   if (!fd) return decline_in_words(fd.error().message);
-  if (const auto relay = parse_relay_line(*line)) {
-    if (relay->protocol != kProtocol) return decline_version();
-    return run_relay(input.take_rest(), {.fd = fd->get(), .nonce = relay->nonce});
-  }
   const Result<Message> first = parse(*line);
   const Start* const start = first ? std::get_if<Start>(&*first) : nullptr;
   if (start == nullptr) return decline_version();

@@ -6,8 +6,7 @@
 
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
-#include "launcher/facts/files.h"
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/report.h"
@@ -32,23 +31,20 @@ HostFacts with_users_directory(HostFacts host) {
   return host;
 }
 
-void write_report(const LaunchEnd& end, const HostPlan& plan, const std::string& invoked_as) {
-  const auto write = [&invoked_as](const std::string& file, const std::string& text) {
-    const Result<void> written = write_file(file, text);
-    if (!written) std::fputs(error_text(invoked_as, written.error()).c_str(), stderr);
-  };
+void write_reports(const LaunchEnd& end, const HostPlan& plan, const std::string& invoked_as) {
   const bool has_no_program = end.exit_code == 126 || end.exit_code == 127;
   const Error error{has_no_program ? ErrorCode::Spawn : ErrorCode::Unreachable,
                     end.text.substr(0, end.text.find_last_not_of('\n') + 1)};
   const Outcome not_run{.ending = NotRun{error}, .run_id = plan.run_id};
   if (!plan.report_file.empty()) {
-    write(plan.report_file, end.report.empty()
-                                ? report_for_file(plan.report_file, not_run, end.exit_code, {},
-                                                  {.invoked_as = invoked_as})
-                                : end.report);
+    write_report(plan.report_file,
+                 end.report.empty() ? report_for_file(plan.report_file, not_run, end.exit_code, {},
+                                                      {.invoked_as = invoked_as})
+                                    : end.report,
+                 invoked_as);
   }
   if (!plan.html_report_file.empty())
-    write(plan.html_report_file, html_report_of(end.events, not_run));
+    write_report(plan.html_report_file, html_report_of(end.events, not_run), invoked_as);
 }
 
 int refuse(const Options& options, const Error& error) {
@@ -74,7 +70,7 @@ int run_hosts(const Options& options, const HostFacts& facts) {
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const Result<int> code = agent::run_guarded([&] {
     const LaunchEnd end = run_launcher(plan, host, log);
-    write_report(end, plan, options.invoked_as);
+    write_reports(end, plan, options.invoked_as);
     std::fputs(end.text.c_str(), stderr);
     return end.exit_code;
   });

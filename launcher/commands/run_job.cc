@@ -13,7 +13,6 @@
 #include "agent/stacks/helper_program.h"
 #include "agent/supervise/agent.h"
 #include "launcher/base/log.h"
-#include "launcher/facts/files.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -37,28 +36,24 @@ struct Telling {
 
 // Returns whether the HTML file was written.
 bool write_html(const Outcome& outcome, const Telling& telling) {
-  if (telling.html_file.empty()) return false;
-  const Result<void> written =
-      write_file(telling.html_file, html_report_of(telling.events, outcome));
-  if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
-  return written.has_value();
+  return !telling.html_file.empty() &&
+         write_report(telling.html_file, html_report_of(telling.events, outcome),
+                      telling.style.invoked_as);
 }
 
 // Returns whether the report file was written.
-bool write_report(const Outcome& outcome, const Telling& telling) {
+bool write_json(const Outcome& outcome, const Telling& telling) {
   if (telling.report_file.empty()) return false;
   const std::string text =
       report_for_file(telling.report_file, outcome, exit_code(outcome, telling.exit_codes),
                       telling.placements, telling.style, telling.phase_times);
-  const Result<void> written = write_file(telling.report_file, text);
-  if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
-  return written.has_value();
+  return write_report(telling.report_file, text, telling.style.invoked_as);
 }
 
 // Reports the end of a job and returns the exit code.
 int tell(const Outcome& outcome, Telling telling) {
   // Write the file first, so that the text can name it.
-  if (write_report(outcome, telling)) telling.style.report_file = telling.report_file;
+  if (write_json(outcome, telling)) telling.style.report_file = telling.report_file;
   if (write_html(outcome, telling))
     telling.style.report_file +=
         (telling.style.report_file.empty() ? "" : ", ") + telling.html_file;
@@ -70,7 +65,7 @@ int tell(const Outcome& outcome, Telling telling) {
 // Reports an error that occurs before the agent starts, on one line and in the report files.
 int tell_early(const Outcome& outcome, const Error& error, const Telling& telling) {
   std::fputs(error_text(telling.style.invoked_as, error).c_str(), stderr);
-  write_report(outcome, telling);
+  write_json(outcome, telling);
   write_html(outcome, telling);
   return exit_code(outcome, telling.exit_codes);
 }

@@ -6,11 +6,11 @@
 #include <set>
 #include <string>
 
-#include "launcher/cli/command_options.h"
 #include "launcher/cli/completion.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/commands/local_jobs.h"
 #include "launcher/facts/files.h"
-#include "launcher/plan/host_pool.h"
+#include "launcher/hosts/host_pool.h"
 
 namespace drun {
 namespace {

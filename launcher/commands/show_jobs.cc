@@ -8,8 +8,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -147,10 +149,15 @@ bool watch_as_text(const StatusCommand& command) {
 
 }  // namespace
 
-int show_status(const StatusCommand& command, const HostFacts& host) {
-  const bool is_picture = command.is_live && !command.is_json && isatty(STDOUT_FILENO) == 1 &&
-                          variable(host, "TERM").value_or("dumb") != "dumb";
-  const bool has_color = variable(host, "NO_COLOR").value_or("").empty();
+int show_status(const StatusCommand& command) {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string_view(value == nullptr ? "" : value);
+  };
+  const bool is_dumb = variable("TERM").empty() || variable("TERM") == "dumb";
+  const bool is_picture =
+      command.is_live && !command.is_json && isatty(STDOUT_FILENO) == 1 && !is_dumb;
+  const bool has_color = variable("NO_COLOR").empty();
   if (is_picture ? watch_on_terminal(command, has_color) : watch_as_text(command)) return 0;
   std::fprintf(stderr, "drun status: %s\n", no_such_job(command.job).c_str());
   return 1;

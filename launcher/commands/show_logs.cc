@@ -68,13 +68,6 @@ class Printer {
   int exit_code_ = 0;
 };
 
-// The name of an agent's socket for questions about log files; empty if it has none.
-std::string logs_socket_of(int agent_pid) {
-  for (const std::string& name : agent_sockets("drun-logs"))
-    if (is_socket_of(name, agent_pid)) return name;
-  return "";
-}
-
 // A log file of a rank on another node, read through an agent of this machine.
 struct RemoteLog {
   std::string socket{};
@@ -197,13 +190,6 @@ class LogFile {
   bool has_trouble_ = false;  // with the last part of a remote one
   std::uint64_t offset_ = 0;
 };
-
-bool has_socket(int agent_pid) {
-  const std::vector<std::string> names = agent_sockets("drun");
-  return std::any_of(names.begin(), names.end(), [agent_pid](const std::string& name) {
-    return is_socket_of(name, agent_pid);
-  });
-}
 
 struct LoggedJob {
   std::string name{};  // printable
@@ -408,7 +394,7 @@ class LogsView {
 
   // Through an agent of this machine.
   void add_remote(const RankRanges& ranks) {
-    const std::string socket = logs_socket_of(nodes_.front().names.agent_pid);
+    const std::string socket = socket_of("drun-logs", nodes_.front().names.agent_pid);
     for (const RankRange& range : ranks) {
       for (int rank = range.first; rank <= range.last; ++rank) {
         for (const bool is_stderr : {false, true}) {
@@ -495,7 +481,7 @@ class LogsView {
         node_logs(ask_agent("drun", node.names.agent_pid, kStatusLimit));
     if (!logs) {
       // An agent that is busy or suspended still has its socket.
-      if (!node.pidfd && !has_socket(node.names.agent_pid)) node.is_gone = true;
+      if (!node.pidfd && socket_of("drun", node.names.agent_pid).empty()) node.is_gone = true;
       return true;
     }
     if (!logs->round || logs->ranks.empty() || (logs->round == node.round && !node.streams.empty()))

@@ -14,6 +14,7 @@
 
 #include "agent/status/events.h"
 #include "launcher/facts/files.h"
+#include "launcher/report/report.h"
 #include "launcher/report/timeline.h"
 #include "launcher/report/timeline_views.h"
 #include "rendezvous/base/unique_fd.h"
@@ -72,7 +73,8 @@ int complain(const Error& error) {
 
 }  // namespace
 
-int show_report(const ReportCommand& command, const HostFacts& host) {
+int show_report(const ReportCommand& command) {
+  const HostFacts host = look_at_host();
   timeline::Builder builder;
   for (const std::string& path : command.files)
     if (const Result<void> taken = take_file(path, builder); !taken) return complain(taken.error());
@@ -100,6 +102,12 @@ int show_report(const ReportCommand& command, const HostFacts& host) {
     return complain(written.error());
   std::fprintf(stderr, "drun report: wrote %s\n", command.output.c_str());
   return 0;
+}
+
+bool write_report(const std::string& file, const std::string& text, const std::string& invoked_as) {
+  const Result<void> written = write_file(file, text);
+  if (!written) std::fputs(error_text(invoked_as, written.error()).c_str(), stderr);
+  return written.has_value();
 }
 
 std::string html_report_of(const std::string& events, const Outcome& outcome) {

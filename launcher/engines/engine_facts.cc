@@ -41,10 +41,17 @@ int derived_port(std::string_view job) {
   return kFirstDerivedPort + static_cast<int>(hash % kDerivedPorts);
 }
 
+void name_job(Facts& facts, std::string_view prefix, const EngineFact<std::string>& job) {
+  if (const auto id = run_id_from(prefix, job.value))
+    facts.run_id = EngineFact<std::string>{*id, job.from};
+  facts.master_port = EngineFact<int>{derived_port(job.value), job.from};
+  facts.meeting_port = EngineFact<int>{derived_port(job.value + " meeting"), job.from};
+}
+
 std::optional<EngineFact<std::string>> Reading::text(std::string_view name) const {
   std::optional<std::string> value = context_.variables(name);
   if (!value || value->empty()) return std::nullopt;
-  return EngineFact<std::string>{.value = *std::move(value), .from = std::string(name)};
+  return EngineFact<std::string>{*std::move(value), std::string(name)};
 }
 
 std::optional<EngineFact<int>> Reading::number(std::string_view name, int least) {
@@ -52,7 +59,7 @@ std::optional<EngineFact<int>> Reading::number(std::string_view name, int least)
   if (!told) return std::nullopt;
   const std::optional<std::int64_t> value = whole_number(told->value);
   if (value && *value >= least && *value <= kMostCount)
-    return EngineFact<int>{.value = static_cast<int>(*value), .from = told->from};
+    return EngineFact<int>{static_cast<int>(*value), told->from};
   blame(shown(*told) + " is not a whole number from " + std::to_string(least) + " to " +
         std::to_string(kMostCount) + "; unset it, or give the flags");
   return std::nullopt;

@@ -123,4 +123,7 @@ inline constexpr int kFirstDerivedPort = 61440;
 inline constexpr int kDerivedPorts = 4096;
 int derived_port(std::string_view job);
 
+// Sets the run id and both ports from the engine's name of the job.
+void name_job(Facts& facts, std::string_view prefix, const EngineFact<std::string>& job);
+
 }  // namespace drun::engines

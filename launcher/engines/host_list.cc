@@ -241,8 +241,7 @@ class Counter {
   std::map<std::string, std::size_t, std::less<>> places_;
 };
 
-}  // namespace
-
+// One slot per line, for the host in its first word.
 std::optional<SlotList> slots_from_lines(std::string_view text, std::string from) {
   Counter counter;
   while (!text.empty()) {
@@ -253,6 +252,8 @@ std::optional<SlotList> slots_from_lines(std::string_view text, std::string from
   }
   return std::move(counter).list(std::move(from));
 }
+
+}  // namespace
 
 std::optional<SlotList> slots_from_words(std::string_view text, std::string from) {
   Counter counter;
@@ -287,8 +288,8 @@ std::optional<SlotList> slots_from_file(Reading& reading, const FileText& file_t
 
 void take_hosts(Reading& reading, const SlotList& list, Facts& facts) {
   const std::size_t count = list.hosts.size();
-  facts.nodes = EngineFact<int>{.value = static_cast<int>(count), .from = list.from};
-  facts.master_addr = EngineFact<std::string>{.value = list.hosts.front().host, .from = list.from};
+  facts.nodes = EngineFact<int>{static_cast<int>(count), list.from};
+  facts.master_addr = EngineFact<std::string>{list.hosts.front().host, list.from};
   if (!facts.node_rank) return;
   const auto own = static_cast<std::size_t>(facts.node_rank->value);
   if (own >= count) {
@@ -296,7 +297,7 @@ void take_hosts(Reading& reading, const SlotList& list, Facts& facts) {
                          ", but " + list.from + " has " + std::to_string(count) +
                          " hosts; give --nnodes, --node-rank and --master-addr");
   }
-  facts.workers = EngineFact<int>{.value = list.hosts[own].slots, .from = list.from};
+  facts.workers = EngineFact<int>{list.hosts[own].slots, list.from};
 }
 
 }  // namespace drun::engines

@@ -54,8 +54,7 @@ struct SlotList {
   std::string from{};              // the variable with the list or file name
 };
 
-// One slot per line (its first word) or per word.
-std::optional<SlotList> slots_from_lines(std::string_view text, std::string from);
+// One slot per word.
 std::optional<SlotList> slots_from_words(std::string_view text, std::string from);
 // "hostA 4 hostB 2".
 std::optional<SlotList> slots_from_pairs(std::string_view text, std::string from);

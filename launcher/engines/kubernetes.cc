@@ -52,7 +52,7 @@ std::optional<Facts> kubernetes(const EngineContext& context) {
   }
   const std::string job = host.substr(0, host.size() - suffix.size());
   if (const auto id = run_id_from("", job))
-    facts.run_id = EngineFact<std::string>{.value = *id, .from = "the host name"};
+    facts.run_id = EngineFact<std::string>{*id, "the host name"};
   const auto domain = domain_of(context.file_text("/etc/hosts").value_or(""), host);
   if (!domain) {
     facts.no_master +=
@@ -61,8 +61,8 @@ std::optional<Facts> kubernetes(const EngineContext& context) {
     return facts;
   }
   facts.no_master.clear();
-  facts.master_addr = EngineFact<std::string>{.value = job + "-0." + *domain,
-                                              .from = "/etc/hosts and the host name"};
+  facts.master_addr =
+      EngineFact<std::string>{job + "-0." + *domain, "/etc/hosts and the host name"};
   return facts;
 }
 

@@ -31,13 +31,9 @@ std::optional<Facts> lsf(const EngineContext& context) {
   const auto job = reading.text("LSB_JOBID");
   if (!job) return std::nullopt;
   facts.engine = "LSF, job " + job->value;
-  if (const auto id = run_id_from("lsf-", job->value))
-    facts.run_id = EngineFact<std::string>{.value = *id, .from = job->from};
-  facts.master_port = EngineFact<int>{.value = derived_port(job->value), .from = job->from};
-  facts.meeting_port =
-      EngineFact<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
+  name_job(facts, "lsf-", *job);
   const std::optional<EngineFact<int>> task = reading.number("LSF_PM_TASKID", 1);
-  if (task) facts.node_rank = EngineFact<int>{.value = task->value - 1, .from = task->from};
+  if (task) facts.node_rank = EngineFact<int>{task->value - 1, task->from};
   const std::optional<SlotList> hosts = hosts_of(reading, context);
   if (!hosts) {
     facts.no_master = "LSF's list of hosts is missing; give --master-addr";
@@ -45,7 +41,7 @@ std::optional<Facts> lsf(const EngineContext& context) {
     return facts;
   }
   const std::size_t count = hosts->hosts.size();
-  if (count == 1) facts.node_rank = EngineFact<int>{.value = 0, .from = "there being one node"};
+  if (count == 1) facts.node_rank = EngineFact<int>{0, "there being one node"};
   if (!facts.node_rank && facts.wrong.empty()) {
     reading.blame("job " + job->value + " has " + std::to_string(count) +
                   " nodes, but LSF_PM_TASKID, by which blaunch tells which one this is, is not "
@@ -61,7 +57,7 @@ std::optional<EngineFact<std::string>> lsf_first_host(const EngineContext& conte
   Reading reading(context, facts);
   const auto hosts = reading.is_set("LSB_JOBID") ? hosts_of(reading, context) : std::nullopt;
   if (!hosts) return std::nullopt;
-  return EngineFact<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
+  return EngineFact<std::string>{hosts->hosts.front().host, hosts->from};
 }
 
 }  // namespace drun::engines

@@ -69,7 +69,7 @@ std::optional<EngineFact<std::string>> mpirun_host(const Reading& reading) {
   address = address.substr(0, address.find(':'));
   const bool is_one = address.find_first_not_of("0123456789.") == address.npos;
   if (address.empty() || !is_one || is_loopback(address)) return std::nullopt;
-  return EngineFact<std::string>{.value = address, .from = uri->from};
+  return EngineFact<std::string>{address, uri->from};
 }
 
 // Whether mpirun itself started this process, not one of its daemons on another machine.
@@ -115,12 +115,11 @@ void meet(Reading& reading, const EngineContext& context, const Names& names, Fa
                          "; write " + names.export_option + ", or give --master-addr");
   }
   const std::string from = std::string(names.meeting) + ", from rank 0";
-  if (slash > 0)
-    facts.master_addr = EngineFact<std::string>{.value = met->told.substr(0, slash), .from = from};
+  if (slash > 0) facts.master_addr = EngineFact<std::string>{met->told.substr(0, slash), from};
   const auto id = run_id_from("mpi-", met->told.substr(slash + 1));
-  if (id && !facts.run_id) facts.run_id = EngineFact<std::string>{.value = *id, .from = from};
+  if (id && !facts.run_id) facts.run_id = EngineFact<std::string>{*id, from};
   if (met->processes > 0 && !facts.nodes)
-    facts.nodes = EngineFact<int>{.value = met->processes, .from = names.meeting};
+    facts.nodes = EngineFact<int>{met->processes, names.meeting};
 }
 
 bool is_this_machine(const EngineContext& context, const std::string& host) {
@@ -146,8 +145,8 @@ void find_master(Reading& reading, const EngineContext& context, const Names& na
   if (given) facts.master_addr = given;
   if (given) return;
   if (is_one) {
-    facts.master_addr = EngineFact<std::string>{.value = "127.0.0.1",
-                                                .from = local->from + ": all are on this machine"};
+    facts.master_addr =
+        EngineFact<std::string>{"127.0.0.1", local->from + ": all are on this machine"};
     return;
   }
   if (facts.master_addr) {  // received from rank 0
@@ -179,10 +178,8 @@ void find_port(Reading& reading, Facts& facts) {
     reading.blame("MASTER_PORT=" + std::to_string(facts.master_port->value) + " is not a port");
   if (!facts.run_id) return;
   const std::string& id = facts.run_id->value;
-  if (!facts.master_port)
-    facts.master_port = EngineFact<int>{.value = derived_port(id), .from = facts.run_id->from};
-  facts.meeting_port =
-      EngineFact<int>{.value = derived_port(id + " meeting"), .from = facts.run_id->from};
+  if (!facts.master_port) facts.master_port = EngineFact<int>{derived_port(id), facts.run_id->from};
+  facts.meeting_port = EngineFact<int>{derived_port(id + " meeting"), facts.run_id->from};
 }
 
 void remark_neighbors(Reading& reading, const Names& names, Facts& facts) {
@@ -213,7 +210,7 @@ std::optional<Facts> open_mpi(const EngineContext& context) {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     const auto job = reading.text(name);
     const auto id = job ? run_id_from("mpi-", job->value) : std::nullopt;
-    if (id && !facts.run_id) facts.run_id = EngineFact<std::string>{.value = *id, .from = name};
+    if (id && !facts.run_id) facts.run_id = EngineFact<std::string>{*id, name};
   }
   // Open MPI names the job already, so exchange only the address, and only if it is unknown.
   if (facts.nodes && !reading.is_set("MASTER_ADDR") && !is_one_machine(reading, kOpenMpi, facts))
@@ -246,7 +243,7 @@ std::optional<Facts> pmix(const EngineContext& context) {
   facts.node_rank = reading.number(kPmix.rank, 0);
   if (const auto job = reading.text("PMIX_NAMESPACE")) {
     if (const auto id = run_id_from("pmix-", job->value))
-      facts.run_id = EngineFact<std::string>{.value = *id, .from = job->from};
+      facts.run_id = EngineFact<std::string>{*id, job->from};
   }
   meet(reading, context, kPmix, facts);
   if (const auto given = reading.text("MASTER_ADDR")) facts.master_addr = given;

@@ -21,11 +21,7 @@ std::optional<Facts> pbs(const EngineContext& context) {
   const auto job = reading.text("PBS_JOBID");
   if (!job) return std::nullopt;
   facts.engine = "PBS, job " + job->value;
-  if (const auto id = run_id_from("pbs-", job->value))
-    facts.run_id = EngineFact<std::string>{.value = *id, .from = job->from};
-  facts.master_port = EngineFact<int>{.value = derived_port(job->value), .from = job->from};
-  facts.meeting_port =
-      EngineFact<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
+  name_job(facts, "pbs-", *job);
   facts.node_rank = reading.number("PBS_NODENUM", 0);
   if (!reading.is_set("PBS_NODEFILE")) reading.miss("PBS_NODEFILE");
   const auto hosts = slots_from_file(reading, context.file_text, "PBS_NODEFILE");
@@ -34,7 +30,7 @@ std::optional<Facts> pbs(const EngineContext& context) {
     return facts;
   }
   if (hosts->hosts.size() == 1 && !facts.node_rank)
-    facts.node_rank = EngineFact<int>{.value = 0, .from = "there being one node"};
+    facts.node_rank = EngineFact<int>{0, "there being one node"};
   if (hosts->hosts.size() > 1 && is_script(reading)) {
     reading.blame("job " + job->value + " has " + std::to_string(hosts->hosts.size()) +
                   " nodes, but this drun is in its script, on the first alone; start one on each, "
@@ -50,7 +46,7 @@ std::optional<EngineFact<std::string>> pbs_first_host(const EngineContext& conte
   Reading reading(context, facts);
   const auto hosts = slots_from_file(reading, context.file_text, "PBS_NODEFILE");
   if (!hosts) return std::nullopt;
-  return EngineFact<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
+  return EngineFact<std::string>{hosts->hosts.front().host, hosts->from};
 }
 
 }  // namespace drun::engines

@@ -24,7 +24,7 @@ std::optional<EngineFact<int>> listed_gpus(Reading& reading, std::string_view na
   const auto list = reading.text(name);
   if (!list) return std::nullopt;
   const std::optional<int> count = size_of_list(list->value);
-  if (count) return EngineFact<int>{.value = *count, .from = list->from};
+  if (count) return EngineFact<int>{*count, list->from};
   reading.blame(shown(*list) + " is no list of GPUs; unset it, or give --nproc-per-node");
   return std::nullopt;
 }
@@ -56,7 +56,7 @@ void read_reserved_ports(Reading& reading, Facts& facts) {
     if (!ports || ports->size() <= at) return std::nullopt;
     const std::optional<std::int64_t> port = whole_number((*ports)[at]);
     if (!port || *port < 1 || *port > 65535) return std::nullopt;
-    return EngineFact<int>{.value = static_cast<int>(*port), .from = told->from};
+    return EngineFact<int>{static_cast<int>(*port), told->from};
   };
   facts.master_port = port_at(0);
   facts.meeting_port = port_at(1);
@@ -74,9 +74,8 @@ void derive_ports(const std::string& job, const std::string& step, Facts& facts)
     return kFirstDerivedPort + static_cast<int>(at % kDerivedPorts);
   };
   const std::string from = "SLURM_JOB_ID and SLURM_STEP_ID";
-  if (!facts.master_port) facts.master_port = EngineFact<int>{.value = port_of(0), .from = from};
-  if (!facts.meeting_port)
-    facts.meeting_port = EngineFact<int>{.value = port_of(kDerivedPorts / 2), .from = from};
+  if (!facts.master_port) facts.master_port = EngineFact<int>{port_of(0), from};
+  if (!facts.meeting_port) facts.meeting_port = EngineFact<int>{port_of(kDerivedPorts / 2), from};
 }
 
 std::string run_id_of(const Reading& reading, const std::string& job, const std::string& step) {
@@ -98,7 +97,7 @@ void read_hosts(Reading& reading, Facts& facts) {
                          facts.nodes->from + "=" + std::to_string(count) +
                          "; give --nnodes, --node-rank and --master-addr");
   }
-  facts.master_addr = EngineFact<std::string>{.value = hosts->front(), .from = list->from};
+  facts.master_addr = EngineFact<std::string>{hosts->front(), list->from};
   facts.is_slurm_name = true;
   if (!facts.node_rank) return;
   if (facts.node_rank->value >= facts.nodes->value) {
@@ -153,7 +152,7 @@ std::optional<Facts> slurm_step(const EngineContext& context) {
   }
   derive_ports(job->value, step->value, facts);
   if (const auto id = run_id_from("", run_id_of(reading, job->value, step->value)))
-    facts.run_id = EngineFact<std::string>{.value = *id, .from = "SLURM_JOB_ID and " + step->from};
+    facts.run_id = EngineFact<std::string>{*id, "SLURM_JOB_ID and " + step->from};
   return facts;
 }
 
@@ -172,7 +171,7 @@ std::optional<Facts> slurm_allocation(const EngineContext& context) {
                   " nodes, but srun did not start this drun; write srun -N" + nodes + " -n" +
                   nodes + " drun ..., or for this node alone --nnodes=1");
   }
-  facts.node_rank = EngineFact<int>{.value = 0, .from = "there being one node"};
+  facts.node_rank = EngineFact<int>{0, "there being one node"};
   facts.no_master = "of one node's job there is no address for others; give --master-addr";
   read_grants(reading, facts, "SLURM_JOB_GPUS");
   return facts;
@@ -185,7 +184,7 @@ std::optional<EngineFact<std::string>> slurm_first_host(const EngineContext& con
   if (!list) return std::nullopt;
   const auto hosts = expand_host_list(list->value);
   if (!hosts) return std::nullopt;
-  return EngineFact<std::string>{.value = hosts->front(), .from = list->from};
+  return EngineFact<std::string>{hosts->front(), list->from};
 }
 
 std::vector<std::string> slurm_node_addresses(std::string_view record) {

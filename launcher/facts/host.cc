@@ -35,7 +35,7 @@
 #include "launcher/facts/files.h"
 #include "launcher/facts/gpus.h"
 #include "launcher/facts/host_text.h"
-#include "launcher/facts/topology_hwloc.h"
+#include "launcher/facts/topology.h"
 #include "launcher/facts/visible_gpus.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
@@ -53,6 +53,17 @@ int affinity_cpus() {
 
 using CpuSet = std::array<cpu_set_t, 16>;
 constexpr int kMostCpus = 16 * CPU_SETSIZE;
+
+// The numbers in this thread's affinity mask; empty if unknown.
+std::vector<int> affinity_list() {
+  CpuSet set{};
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return cpus;
+  const auto count = static_cast<std::size_t>(CPU_COUNT_S(sizeof(set), set.data()));
+  for (int cpu = 0; cpus.size() < count; ++cpu)
+    if (CPU_ISSET_S(static_cast<std::size_t>(cpu), sizeof(set), set.data())) cpus.push_back(cpu);
+  return cpus;
+}
 
 // The mount point of cgroup v1's cpu controller, which has one of two names.
 std::string v1_folder(const CgroupFolders& folders, const std::string& cgroups) {
@@ -79,16 +90,6 @@ int cpus_within_quota(int cpus, const std::string& root) {
   return cpus;
 }
 
-std::vector<int> affinity_list() {
-  CpuSet set{};
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return cpus;
-  const auto count = static_cast<std::size_t>(CPU_COUNT_S(sizeof(set), set.data()));
-  for (int cpu = 0; cpus.size() < count; ++cpu)
-    if (CPU_ISSET_S(static_cast<std::size_t>(cpu), sizeof(set), set.data())) cpus.push_back(cpu);
-  return cpus;
-}
-
 Result<void> set_affinity(const std::vector<int>& cpus) {
   CpuSet set{};
   for (const int cpu : cpus)
@@ -111,16 +112,19 @@ namespace fs = std::filesystem;
 
 void fill_in_gpus(HostFacts& facts) {
   InstalledGpus installed = look_at_gpus();
-  const auto count = [&installed] { return static_cast<int>(installed.gpus.size()); };
+  const auto count = [&installed] { return installed.gpus.size(); };
   if (installed.is_amd) {
     // HIP numbers the devices that ROCR leaves visible, and reads CUDA's variable only if its own
     // is not set.
-    const auto rocr = visible_gpu_names(variable(facts, "ROCR_VISIBLE_DEVICES"), count());
+    const auto rocr =
+        visible_gpu_names(variable(facts, "ROCR_VISIBLE_DEVICES"), unnamed_gpus(count()));
     installed.gpus = gpus_named(rocr, installed.gpus);
     if (variable(facts, "HIP_VISIBLE_DEVICES")) facts.gpu_variable = "HIP_VISIBLE_DEVICES";
   }
   if (installed.is_amd) {
-    facts.gpus = visible_gpus(variable(facts, facts.gpu_variable), count());
+    const auto names =
+        visible_gpu_names(variable(facts, facts.gpu_variable), unnamed_gpus(count()));
+    facts.gpus = static_cast<int>(names.size());
   } else if (count() > 0) {
     const GpuView view = view_of(installed.table(), variable(facts, facts.gpu_variable),
                                  variable(facts, "NVIDIA_VISIBLE_DEVICES"));

@@ -85,8 +85,6 @@ std::optional<std::string> workers_variable(const HostFacts& facts, std::string_
 
 int usable_cpus();
 
-// CPU numbers in this thread's affinity mask; empty if unknown.
-std::vector<int> affinity_list();
 // Sets the affinity of this thread and of the processes and threads that it creates later.
 Result<void> set_affinity(const std::vector<int>& cpus);
 

@@ -26,17 +26,6 @@ std::vector<std::string> upwards(std::string_view path) {
   return folders;
 }
 
-enum class Kind { Number, Gpu, Mig };
-
-// The kind of an entry of CUDA_VISIBLE_DEVICES; nullopt if it names no device.
-std::optional<Kind> kind_of(std::string_view entry, std::optional<int> installed) {
-  if (entry.starts_with("GPU-")) return Kind::Gpu;
-  if (entry.starts_with("MIG-")) return Kind::Mig;
-  const std::optional<long long> index = number(entry);
-  const bool is_device = index && *index >= 0 && (!installed || *index < *installed);
-  return is_device ? std::optional(Kind::Number) : std::nullopt;
-}
-
 }  // namespace
 
 CgroupFolders cgroup_folders(std::string_view proc_self_cgroup) {
@@ -72,29 +61,6 @@ std::optional<double> quota_cores(std::string_view cpu_max) {
 int cores_within(int cores, std::optional<double> quota) {
   if (quota && *quota < cores) cores = static_cast<int>(std::floor(*quota));
   return std::max(cores, 1);
-}
-
-std::vector<std::string> visible_gpu_names(const std::optional<std::string>& list,
-                                           std::optional<int> installed) {
-  std::vector<std::string> names;
-  if (!list) {
-    for (int i = 0; i < installed.value_or(0); ++i) names.push_back(std::to_string(i));
-    return names;
-  }
-  std::optional<Kind> kind;
-  for (const std::string_view part : split(*list, ',')) {
-    const std::string_view entry = trimmed(part);
-    const std::optional<Kind> this_kind = kind_of(entry, installed);
-    if (!this_kind || kind.value_or(*this_kind) != *this_kind) break;
-    kind = this_kind;
-    if (std::find(names.begin(), names.end(), entry) != names.end()) return {};
-    names.emplace_back(entry);
-  }
-  return names;
-}
-
-int visible_gpus(const std::optional<std::string>& list, int installed) {
-  return static_cast<int>(visible_gpu_names(list, installed).size());
 }
 
 std::optional<int> nvidia_device_number(std::string_view file) {

@@ -1,5 +1,4 @@
-// core. Parses the system files and variables that describe CPUs and GPUs. See cgroups(7); CUDA's
-// rules for CUDA_VISIBLE_DEVICES, as implemented by torch.cuda.
+// core. Parses the system files that describe CPUs and GPUs. See cgroups(7).
 #pragma once
 
 #include <optional>
@@ -24,14 +23,6 @@ std::optional<double> quota_cores(std::string_view cpu_max);
 
 // At least 1; a quota of 2.5 cores counts as 2.
 int cores_within(int cores, std::optional<double> quota);
-
-// The entries of CUDA_VISIBLE_DEVICES (or of HIP's or ROCR's variable) that name devices. Stops at
-// the first entry that names none or differs in kind from the first one (number, GPU-<uuid>,
-// MIG-<uuid>). Empty if an entry occurs twice. Without a list, the numbers of all devices. Without
-// `installed`, every number counts as a device.
-std::vector<std::string> visible_gpu_names(const std::optional<std::string>& list,
-                                           std::optional<int> installed);
-int visible_gpus(const std::optional<std::string>& list, int installed);
 
 // The number of a device file: 3 for "nvidia3"; absent for others, such as nvidiactl and
 // nvidia-uvm.

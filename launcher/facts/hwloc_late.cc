@@ -3,7 +3,7 @@
 
 #include <hwloc.h>
 
-#include "launcher/facts/topology_hwloc.h"
+#include "launcher/facts/topology.h"
 #include "rendezvous/base/late_library.h"
 
 #define DRUN_HWLOC_FUNCTIONS(X)          \

@@ -1,4 +1,5 @@
-// core. The machine as seen by placement: a table of CPUs, and the NUMA nodes of the GPUs.
+// The machine as seen by placement: a table of CPUs, and the NUMA nodes of the GPUs. hwloc reads
+// it; no other file includes hwloc.
 //
 // `cpus` has the machine's order, so that neighbors share cores, caches and packages. Core, cache
 // and package numbers can only be compared for equality. CPU and memory node numbers are the
@@ -8,6 +9,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "rendezvous/base/result.h"
 
 namespace drun {
 
@@ -34,5 +37,21 @@ struct Topology {
   std::vector<Gpu> gpus{};          // in CUDA's order with none hidden
   bool operator==(const Topology&) const = default;
 };
+
+// --- Reading the machine
+//
+// Takes milliseconds, so it is used only if workers are placed. Errors: System if hwloc is missing
+// or cannot read the machine; Usage for an invalid synthetic description.
+
+// The CPUs and memory nodes of this machine and which of them this process may use. Without GPUs.
+Result<Topology> read_topology();
+
+// A synthetic machine, for example hwloc's "pack:2 numa:1 l3:1 core:8 pu:2". All of it is allowed.
+Result<Topology> read_synthetic_topology(const std::string& description);
+
+// Makes hwloc's functions available. Does nothing where hwloc is linked; in drun, hwloc_late.cc
+// replaces it by a function that loads the library. Call it from one thread at a time. Errors:
+// System, if the library cannot be loaded.
+Result<void> load_hwloc();
 
 }  // namespace drun

@@ -18,13 +18,9 @@ struct Named {
 };
 
 std::vector<std::string_view> entries_of(std::string_view list) {
-  std::vector<std::string_view> entries;
-  for (;;) {
-    const std::size_t comma = list.find(',');
-    entries.push_back(trimmed(list.substr(0, comma)));
-    if (comma == list.npos) return entries;
-    list.remove_prefix(comma + 1);
-  }
+  std::vector<std::string_view> entries = split(list, ',');
+  for (std::string_view& entry : entries) entry = trimmed(entry);
+  return entries;
 }
 
 std::optional<std::size_t> entry_number(std::string_view text) {
@@ -85,6 +81,24 @@ std::optional<Named> named(std::string_view entry, const GpuTable& table) {
   return Named{.kind = EntryKind::Number, .identity = std::to_string(*index)};
 }
 
+// As in visible_gpu_names(); `find_device` returns the device of an entry, or nothing.
+template <typename Find>
+std::vector<std::string> named_devices(std::string_view list, Find find_device) {
+  std::vector<std::string> names;
+  std::vector<std::string> identities;
+  std::optional<EntryKind> kind;
+  for (const std::string_view entry : entries_of(list)) {
+    const std::optional<Named> device = find_device(entry);
+    if (!device || kind.value_or(device->kind) != device->kind) break;
+    kind = device->kind;
+    if (std::find(identities.begin(), identities.end(), device->identity) != identities.end())
+      return {};
+    identities.push_back(device->identity);
+    names.emplace_back(entry);
+  }
+  return names;
+}
+
 std::vector<std::string> all_names(const GpuTable& table) {
   std::vector<std::string> names;
   const bool has_instances = !table.instances.empty();
@@ -124,20 +138,20 @@ std::optional<std::string> cuda_name(std::string_view entry, const GpuTable& tab
 std::vector<std::string> visible_gpu_names(const std::optional<std::string>& list,
                                            const GpuTable& table) {
   if (!list) return all_names(table);
-  std::vector<std::string> names;
-  std::vector<std::string> identities;
-  std::optional<EntryKind> kind;
-  for (const std::string_view entry : entries_of(*list)) {
-    const auto device = named(entry, table);
-    if (!device || kind.value_or(device->kind) != device->kind) break;
-    kind = device->kind;
-    if (std::find(identities.begin(), identities.end(), device->identity) != identities.end())
-      return {};
-    identities.push_back(device->identity);
-    names.emplace_back(entry);
-  }
-  return names;
+  return named_devices(*list, [&table](std::string_view entry) { return named(entry, table); });
 }
+
+std::vector<std::string> trusted_gpu_names(std::string_view list) {
+  return named_devices(list, [](std::string_view entry) -> std::optional<Named> {
+    const bool is_gpu = entry.starts_with("GPU-");
+    if (is_gpu || entry.starts_with("MIG-"))
+      return Named{is_gpu ? EntryKind::Gpu : EntryKind::Mig, std::string(entry)};
+    if (!entry_number(entry)) return std::nullopt;
+    return Named{EntryKind::Number, std::string(entry)};
+  });
+}
+
+GpuTable unnamed_gpus(std::size_t count) { return {.gpus = std::vector<Gpu>(count)}; }
 
 std::optional<std::string> container_list(const std::optional<std::string>& asked,
                                           const GpuTable& table) {

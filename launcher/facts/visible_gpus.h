@@ -3,6 +3,7 @@
 // Enumeration"), and the documentation of the NVIDIA container toolkit.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,12 @@ namespace drun {
 // their GPU. If the table has no UUIDs, any UUID counts as a device.
 std::vector<std::string> visible_gpu_names(const std::optional<std::string>& list,
                                            const GpuTable& table);
+
+// The same if nothing is known of the GPUs: every number and UUID counts as a device.
+std::vector<std::string> trusted_gpu_names(std::string_view list);
+
+// A table of GPUs of which only the number is known.
+GpuTable unnamed_gpus(std::size_t count);
 
 // Translates NVIDIA_VISIBLE_DEVICES into a CUDA_VISIBLE_DEVICES list, for a container that sees
 // more devices than it asked for (such as all of /dev). Absent: no restriction. "all", "void" and

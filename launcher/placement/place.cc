@@ -107,8 +107,8 @@ class ByGpu {
     if (wish_.gpus.empty())
       return refusal("no GPU is visible; look at CUDA_VISIBLE_DEVICES, or use --bind-to=numa");
     if (needed > wish_.gpus.size()) {
-      return refusal(counted(static_cast<std::size_t>(wish_.workers), "worker") + " with " +
-                     counted(needed, "GPU") + ", and " + std::to_string(wish_.gpus.size()) +
+      return refusal(counted(wish_.workers, "worker") + " with " + counted(needed, "GPU") +
+                     ", and " + std::to_string(wish_.gpus.size()) +
                      " are visible; start fewer, or use --bind-to=numa");
     }
     return {};

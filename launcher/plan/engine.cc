@@ -100,7 +100,7 @@ void resolve_master(Facts& facts, const Options& given, const HostFacts& host, P
   for (const std::string& address : host.slurm_addresses(name)) {
     if (host.addresses_of(address).empty()) continue;
     facts.master_addr = EngineFact<std::string>{
-        .value = address, .from = facts.master_addr->from + " and scontrol show node " + name};
+        address, facts.master_addr->from + " and scontrol show node " + name};
     return;
   }
   notes.warnings.push_back("node 0 is " + name + " according to " + facts.master_addr->from +

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "launcher/facts/host_text.h"
+#include "launcher/cli/option_values.h"
 #include "launcher/facts/visible_gpus.h"
 #include "launcher/placement/place.h"
 #include "launcher/plan/programs.h"
@@ -12,37 +12,21 @@
 namespace drun {
 namespace {
 
-std::string shown(BindTo bind_to, bool is_numa_binding) {
-  const std::string option = is_numa_binding ? "--numa-binding=" : "--bind-to=";
-  switch (bind_to) {
-    case BindTo::None:
-      return option + "none";
-    case BindTo::Core:
-      return option + "core";
-    case BindTo::Socket:
-      return option + "socket";
-    case BindTo::Numa:
-      return option + "numa";
-    case BindTo::GpuNode:
-      return option + (is_numa_binding ? "node" : "gpu");
-    case BindTo::GpuSocket:
-      return option + "socket";
-    case BindTo::GpuExclusive:
-      return option + "exclusive";
-    case BindTo::GpuCoreComplex:
-      return option + "core-complex";
-  }
-  return option;
+// As the user wrote it.
+std::string bind_to_option(BindTo bind_to) {
+  return "--bind-to=" + std::string(bind_to_word(bind_to));
+}
+std::string numa_binding_option(BindTo bind_to) {
+  return "--numa-binding=" + std::string(numa_binding_word(bind_to));
 }
 
 // Valid CUDA_VISIBLE_DEVICES entries for workers. If no GPU is found, the user's list is trusted,
 // because drun does not detect every kind of GPU.
 std::vector<std::string> device_names(const HostFacts& host) {
   const std::optional<std::string> list = workers_variable(host, host.gpu_variable);
-  const bool knows_gpus = host.gpus > 0 || !host.installed_gpus.empty();
-  if (!list) return visible_gpu_names(std::nullopt, host.gpus);
-  if (!knows_gpus || host.installed_gpus.empty()) return visible_gpu_names(list, std::nullopt);
-  return visible_gpu_names(list, static_cast<int>(host.installed_gpus.size()));
+  if (!list) return visible_gpu_names(list, unnamed_gpus(static_cast<std::size_t>(host.gpus)));
+  if (host.installed_gpus.empty()) return trusted_gpu_names(*list);
+  return visible_gpu_names(list, unnamed_gpus(host.installed_gpus.size()));
 }
 
 Result<void> give_devices(std::vector<WorkerPlacement>& places, const std::vector<int>& gpus,
@@ -75,12 +59,13 @@ struct Asked {
 Result<Asked> asked_binding(const Options& options) {
   if (options.bind_to && options.numa_binding) {
     return usage_error(
-        shown(*options.numa_binding, true),
-        shown(*options.bind_to, false) + " binds in another way; remove one of them");
+        numa_binding_option(*options.numa_binding),
+        bind_to_option(*options.bind_to) + " binds in another way; remove one of them");
   }
   Asked asked;
-  if (options.bind_to) asked = {*options.bind_to, shown(*options.bind_to, false)};
-  if (options.numa_binding) asked = {*options.numa_binding, shown(*options.numa_binding, true)};
+  if (options.bind_to) asked = {*options.bind_to, bind_to_option(*options.bind_to)};
+  if (options.numa_binding)
+    asked = {*options.numa_binding, numa_binding_option(*options.numa_binding)};
   if (options.bind_memory && asked.bind_to == BindTo::None) {
     return usage_error(std::string("--bind-memory=") + to_string(*options.bind_memory),
                        "no worker is bound; set --bind-to or --numa-binding as well");

@@ -11,7 +11,6 @@
 #include "agent/workers/worker_command.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/doctor.h"
-#include "launcher/plan/host_plan.h"
 #include "launcher/plan/programs.h"
 #include "launcher/plan/rendezvous.h"
 #include "rendezvous/base/text.h"
@@ -190,7 +189,7 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
 // The environment that workers inherit: the agent's, then -x.
 std::vector<EnvironmentEntry> inherited_environment(const HostFacts& host) {
   std::vector<EnvironmentEntry> environment = host.environment;
-  for (const EnvironmentEntry& entry : host.exports) hosts::put(environment, entry);
+  for (const EnvironmentEntry& entry : host.exports) set_variable(environment, entry);
   return environment;
 }
 
@@ -224,7 +223,7 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   std::string signals;
   for (const std::string& name : signal_names(options))
     signals += (signals.empty() ? "" : ",") + name;
-  hosts::put(environment, {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals});
+  set_variable(environment, {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals});
   if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     notes.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
@@ -329,14 +328,36 @@ Result<void> plan_faults(AgentSpec& agent, const Options& options, const HostFac
   return {};
 }
 
-// Options of --hosts also apply to a job without it. The launcher of --hosts has processed them
-// already.
+// For a job without --hosts: moves -np, -x and --map-by to where the plan for this machine reads
+// them. The launcher of --hosts has processed them already.
+Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes) {
+  const HostOptions& host_options = options.hosts;
+  for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
+                             "--login-timeout", "--no-gather-logs", "--no-copy"}) {
+    if (options.sources.contains(option))
+      return usage_error(option, "it requires --hosts or --hostfile");
+  }
+  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
+  Result<std::vector<EnvironmentEntry>> exports = exported(host_options.exports, here, notes);
+  if (!exports) return exports.error();
+  host.exports = *std::move(exports);
+  const auto per_node = host_options.map_by ? host_options.map_by->per_node : std::nullopt;
+  const std::optional<int> workers = host_options.np ? host_options.np : per_node;
+  if (!workers) return {};
+  const std::string option = host_options.np ? "--np" : "--map-by";
+  if (options.nproc_per_node)
+    return usage_error(option + " and --nproc-per-node", "they conflict; remove one");
+  options.nproc_per_node = WorkerCount(*workers);
+  options.sources["--nproc-per-node"] = option;
+  return {};
+}
+
 Result<ResolvedOptions> resolve_all(const Options& given, const HostFacts& whole_host,
                                     PlanNotes& notes) {
   Options options = given;
   HostFacts host = whole_host;
   if (!host.launched) {
-    Result<void> done = hosts::resolve_without_hosts(options, host, notes);
+    Result<void> done = resolve_without_hosts(options, host, notes);
     if (!done) return done.error();
   }
   Result<ResolvedOptions> settled = settle(options, host, notes);

@@ -122,44 +122,6 @@ const char* stream_text(const StreamPlan& stream) {
   return stream.to_console ? "console" : "none";
 }
 
-const char* stdin_text(StdinSource source) {
-  switch (source) {
-    case StdinSource::DevNull:
-      return "none";
-    case StdinSource::Rank0:
-      return "rank0";
-    case StdinSource::Inherited:
-      return "inherited";
-  }
-  return "";
-}
-
-const char* leftovers_text(LeftoverPolicy policy) {
-  switch (policy) {
-    case LeftoverPolicy::Wait:
-      return "wait";
-    case LeftoverPolicy::Kill:
-      return "kill";
-    case LeftoverPolicy::Keep:
-      return "keep";
-  }
-  return "wait";
-}
-
-const char* mode_text(OutputMode mode) {
-  switch (mode) {
-    case OutputMode::Lines:
-      return "lines";
-    case OutputMode::Labeled:
-      return "labelled";
-    case OutputMode::Json:
-      return "json";
-    case OutputMode::Raw:
-      return "raw";
-  }
-  return "lines";
-}
-
 std::string log_dir_text(const OutputSpec& output) {
   if (!output.log_dir) return "in the temporary directory";
   return output.log_dir->empty() ? "no files" : *output.log_dir;
@@ -225,23 +187,6 @@ std::string preload_text(const PreloadSpec& preload) {
 
 }  // namespace
 
-std::string shell_quoted(const std::vector<std::string>& words) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += ' ';
-    if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += '\'';
-  }
-  return text;
-}
-
 std::string plan_text(const Plan& plan) {
   const AgentSpec& agent = plan.agent;
   const JoinSpec& join = agent.join;
@@ -261,14 +206,15 @@ std::string plan_text(const Plan& plan) {
       (agent.worker.programs.empty() ? "command      " + shell_quoted(agent.worker.argv) + "\n"
                                      : programs_text(agent.worker.programs)) +
       preload_text(agent.worker.preload) + wrap_text(agent.worker.wrap) +
-      places_text(agent.worker.placements) + "output       " + mode_text(agent.output.mode) +
+      places_text(agent.worker.placements) + "output       " +
+      std::string(option_word(agent.output.mode)) +
       (agent.output.has_timestamps ? ", with timestamps" : "") +
       (agent.output.gathers ? ", of all nodes on node 0" : "") +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
       "environment  of local rank 0, in addition to this shell's (?: known when the nodes have "
       "joined)\n";
   for (const auto& [name, value] : first_workers_environment(agent))
-    text += "             " + name + "=" + (value == "?" ? "?" : shell_quoted({value})) + "\n";
+    text += "             " + name + "=" + (value == "?" ? "?" : shell_quoted(value)) + "\n";
   for (const std::string& note : plan.notes) text += "note         " + note + "\n";
   for (const std::string& warning : plan.warnings) text += "warning      " + warning + "\n";
   if (plan.cannot_start) text += "cannot start " + plan.cannot_start->message + "\n";
@@ -315,16 +261,18 @@ std::string plan_json(const Plan& plan) {
       {"preload", agent.worker.preload.modules},
       {"environment", environment},
       {"placement", placement_json(agent.worker.placements)},
-      {"output", Json{{"mode", mode_text(agent.output.mode)},
+      {"output", Json{{"mode", option_word(agent.output.mode)},
                       {"timestamps", agent.output.has_timestamps},
                       {"gathers", agent.output.gathers},
                       {"log_dir", or_null(agent.output.log_dir)},
                       {"streams", streams}}},
-      {"stdin", stdin_text(agent.worker.stdin_source)},
+      {"stdin", agent.worker.stdin_source == StdinSource::Inherited
+                    ? "inherited"
+                    : option_word(agent.worker.stdin_source)},
       {"hang_timeout_s",
        agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(in_seconds(agent.hang_timeout))},
       {"shutdown_timeout_s", in_seconds(agent.shutdown_timeout)},
-      {"leftovers", leftovers_text(agent.leftovers)},
+      {"leftovers", option_word(agent.leftovers)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
       {"html_report", or_null(plan.html_report_file)},
@@ -337,162 +285,3 @@ std::string plan_json(const Plan& plan) {
 }
 
 }  // namespace drun
-
-// --- The plan of a job over ssh
-
-namespace drun::hosts {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_quoted(word);
-  return text;
-}
-
-std::string field(std::string label, const std::string& value) {
-  label.resize(13, ' ');
-  return label + value + "\n";
-}
-
-// Names only: values of variables may be secrets.
-std::string names_of(const std::vector<EnvironmentEntry>& environment) {
-  std::string text;
-  for (const auto& [name, value] : environment) text += (text.empty() ? "" : " ") + name;
-  return text;
-}
-
-// The programs of a node, or else the job's only one.
-std::vector<ProgramOptions> programs_on(const HostPlan& plan, const HostNode& node) {
-  const Options& options = plan.options;
-  if (!node.programs.empty() || options.program.empty()) return node.programs;
-  ProgramOptions only{.role = options.role.value_or("default"),
-                      .program = options.program,
-                      .arguments = options.program_arguments};
-  if (node.workers) only.nproc_per_node = WorkerCount(*node.workers);
-  return {only};
-}
-
-std::vector<std::string> command_of(const ProgramOptions& program) {
-  std::vector<std::string> words{program.program};
-  words.insert(words.end(), program.arguments.begin(), program.arguments.end());
-  return words;
-}
-
-std::string program_text(const ProgramOptions& program) {
-  std::string names;
-  for (const std::string& entry : program.exports) names += " " + entry.substr(0, entry.find('='));
-  return joined(command_of(program)) + (names.empty() ? "" : "  (sets" + names + ")");
-}
-
-Json program_json(const ProgramOptions& program) {
-  const int* workers =
-      program.nproc_per_node ? std::get_if<int>(&*program.nproc_per_node) : nullptr;
-  Json variables = Json::object();
-  for (const std::string& entry : program.exports) {
-    const std::size_t equals = entry.find('=');
-    variables[entry.substr(0, equals)] = entry.substr(equals + 1);
-  }
-  return {{"role", program.role},
-          {"workers", workers == nullptr ? Json(nullptr) : Json(*workers)},
-          {"command", command_of(program)},
-          {"variables", std::move(variables)}};
-}
-
-std::string workers_text(const HostNode& node) {
-  if (!node.workers) return "number of workers counted on the host";
-  return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
-}
-
-std::string meeting_of(const HostPlan& plan) {
-  const bool is_free = plan.master_port == 0;
-  const std::string port =
-      is_free ? "a free port of each" : "port " + std::to_string(plan.master_port);
-  if (plan.seats.size() > 1) {
-    std::string text;
-    for (const std::size_t seat : plan.seats)
-      text += (text.empty() ? "" : ", ") + plan.nodes[seat].name;
-    return text + (plan.local_ports.empty() ? ", " + port : "") + ", one of which may be lost";
-  }
-  if (plan.master_addr.empty()) return "on that host, any free port";
-  if (!plan.endpoints.empty() && !plan.has_own_address)
-    return "on " + plan.master_addr + ", at an address that it reports, " +
-           (is_free ? "a free port" : port);
-  const bool is_v6 = plan.master_addr.find(':') != std::string::npos;
-  if (is_free && !plan.endpoints.empty()) return plan.master_addr + ", a free port";
-  return (is_v6 ? "[" + plan.master_addr + "]" : plan.master_addr) + ":" +
-         std::to_string(plan.master_port);
-}
-
-std::string files_text(const HostPlan& plan) {
-  const std::string place = plan.lines->log_dir.value_or("in a temporary directory");
-  return place + ", on this machine, one directory per rank" +
-         (plan.keeps_all_lines ? "" : "; streams selected by --redirects and --tee");
-}
-
-}  // namespace
-
-std::string host_plan_text(const HostPlan& plan) {
-  std::string text = field("run id", plan.run_id);
-  text += field("hosts", plan.local_nodes
-                             ? std::to_string(plan.nodes.size()) + " nodes, all on this machine"
-                             : std::to_string(plan.nodes.size()) + ", over ssh, " +
-                                   std::to_string(plan.fanout) + " concurrent logins at most");
-  if (!plan.branches.empty()) text += field("tree", branches_text(plan));
-  if (plan.nodes_wanted)
-    text += field("nodes", "at least " + std::to_string(plan.nodes_wanted->min) + ", at most " +
-                               std::to_string(plan.nodes_wanted->max));
-  text += field("meet", meeting_of(plan));
-  text += field("directory", plan.directory);
-  if (!plan.secret.empty()) text += field("secret", plan.secret_from);
-  if (plan.gives_stdin) text += field("stdin", "this drun's, sent to rank 0");
-  if (plan.lines) text += field("log files", files_text(plan));
-  for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
-    const HostNode& node = plan.nodes[rank];
-    text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
-    text += field(plan.local_nodes ? "  start" : "  login", joined(node.ssh_command));
-    if (!node.cpus.empty()) text += field("  cpus", ranges_text(node.cpus));
-    for (const ProgramOptions& program : programs_on(plan, node))
-      text += field("  program", program_text(program));
-    if (!node.environment.empty()) text += field("  variables", names_of(node.environment));
-  }
-  for (const std::string& warning : plan.warnings) text += field("warning", warning);
-  return text;
-}
-
-std::string host_plan_json(const HostPlan& plan) {
-  Json nodes = Json::array();
-  for (const HostNode& node : plan.nodes) {
-    Json environment = Json::object();
-    for (const auto& [name, value] : node.environment) environment[name] = value;
-    Json programs = Json::array();
-    for (const ProgramOptions& program : programs_on(plan, node))
-      programs.push_back(program_json(program));
-    nodes.push_back({{"host", node.name},
-                     {"user", node.user.empty() ? Json(nullptr) : Json(node.user)},
-                     {"cpus", node.cpus},
-                     {"workers", node.workers ? Json(*node.workers) : Json(nullptr)},
-                     {"ssh", node.ssh_command},
-                     {"programs", std::move(programs)},
-                     {"environment", std::move(environment)}});
-  }
-  const Json json = {
-      {"schema", "drun.hosts/1"},
-      {"run_id", plan.run_id},
-      {"meet", meeting_of(plan)},
-      {"nodes_at_least",
-       plan.nodes_wanted ? Json(plan.nodes_wanted->min) : Json(plan.nodes.size())},
-      {"directory", plan.directory},
-      {"fanout", plan.fanout},
-      {"branches", plan.branches},
-      {"secret", plan.secret.empty() ? Json(nullptr) : Json(plan.secret_from)},
-      {"log_files_here", plan.lines.has_value()},
-      {"log_dir", plan.lines && plan.lines->log_dir ? Json(*plan.lines->log_dir) : Json(nullptr)},
-      {"stdin", plan.gives_stdin ? "rank0" : "none"},
-      {"nodes", std::move(nodes)},
-      {"warnings", plan.warnings}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-}  // namespace drun::hosts

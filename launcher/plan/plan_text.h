@@ -21,9 +21,7 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "launcher/plan/host_plan.h"
 #include "launcher/plan/plan.h"
 
 namespace drun {
@@ -32,15 +30,4 @@ namespace drun {
 std::string plan_text(const Plan& plan);
 std::string plan_json(const Plan& plan);
 
-// Quotes the words of a command for a POSIX shell.
-std::string shell_quoted(const std::vector<std::string>& words);
-
 }  // namespace drun
-
-namespace drun::hosts {
-
-// The plan of a job over ssh, also for --explain.
-std::string host_plan_text(const HostPlan& plan);
-std::string host_plan_json(const HostPlan& plan);
-
-}  // namespace drun::hosts

@@ -8,18 +8,18 @@
 #include <string>
 #include <utility>
 
+#include "launcher/base/words.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/option_values.h"
-#include "launcher/plan/plan_text.h"
 #include "launcher/plan/rendezvous.h"
 
-namespace drun::hosts {
+namespace drun {
 namespace {
 
 void export_from_here(std::vector<EnvironmentEntry>& entries, const std::string& name,
                       const Lookup& here, PlanNotes& notes) {
   if (const std::optional<std::string> value = here(name)) {
-    put(entries, {name, *value});
+    set_variable(entries, {name, *value});
   } else {
     notes.warnings.push_back("-x " + name + " is not passed on: it is not set on this machine");
   }
@@ -27,7 +27,7 @@ void export_from_here(std::vector<EnvironmentEntry>& entries, const std::string&
 
 }  // namespace
 
-void put(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry) {
+void set_variable(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry) {
   std::erase_if(environment, [&](const auto& each) { return each.first == entry.first; });
   environment.push_back(std::move(entry));
 }
@@ -40,7 +40,7 @@ Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& e
     if (equals == 0 || text.empty() || text.find('\0') != text.npos)
       return usage_error("-x " + text, "expected VAR or VAR=VALUE");
     if (equals != text.npos) {
-      put(entries, {text.substr(0, equals), text.substr(equals + 1)});
+      set_variable(entries, {text.substr(0, equals), text.substr(equals + 1)});
       continue;
     }
     const Result<std::vector<std::string>> names = parse_words(text);
@@ -50,9 +50,6 @@ Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& e
   return entries;
 }
 
-}  // namespace drun::hosts
-
-namespace drun {
 namespace {
 
 CannotStart cannot(int error_number, std::string message) {
@@ -229,7 +226,7 @@ Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const Hos
       cannot_start->role = program.role;
       cannot_start->program = program.program;
     }
-    auto exports = hosts::exported(program.exports, here, notes);
+    auto exports = exported(program.exports, here, notes);
     if (!exports) return with_context(exports.error(), program.program);
     specs.push_back({.role = program.role,
                      .workers = std::get<int>(*program.nproc_per_node),
@@ -409,7 +406,7 @@ Result<std::vector<ProgramOptions>> with_values(std::vector<ProgramOptions> prog
                                                 const HostFacts& host, PlanNotes& notes) {
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   for (ProgramOptions& program : programs) {
-    const auto entries = hosts::exported(std::exchange(program.exports, {}), here, notes);
+    const auto entries = exported(std::exchange(program.exports, {}), here, notes);
     if (!entries) return with_context(entries.error(), program.program);
     for (const auto& [name, value] : *entries) program.exports.push_back(name + "=" + value);
   }

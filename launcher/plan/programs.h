@@ -20,7 +20,7 @@
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
 
-namespace drun::hosts {
+namespace drun {
 
 // --- -x: variables for the workers
 //
@@ -36,11 +36,7 @@ Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& e
                                                const Lookup& here, PlanNotes& notes);
 
 // Adds `entry`, replacing an older one of that name.
-void put(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry);
-
-}  // namespace drun::hosts
-
-namespace drun {
+void set_variable(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry);
 
 // --- One program
 

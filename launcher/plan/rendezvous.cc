@@ -239,6 +239,168 @@ Result<int> workers_on_gpus(const Options& options, const HostFacts& host) {
           " are not a multiple of that; set the number of workers instead of --nproc-per-node=gpu");
 }
 
+// With more seats, a majority takes longer to reach and is not safer.
+constexpr std::size_t kMostSeats = 9;
+// The minimum at which one seat may fail.
+constexpr std::size_t kLeastSeats = 3;
+
+// `join.endpoint` is the first endpoint. With three or more endpoints, sets `seats` and leaves the
+// master's address unset, because it depends on the election.
+Result<void> plan_seats(JoinSpec& join, const Options& options, const HostFacts& host) {
+  const std::vector<std::string> items = listed_endpoints(options);
+  if (items.size() < 2) return {};
+  const std::string given = "--rdzv-endpoint=" + *options.rdzv_endpoint;
+  if (items.size() > kMostSeats)
+    return usage_error(given,
+                       "list at most " + std::to_string(kMostSeats) + "; 3 or 5 are sufficient");
+  std::vector<Endpoint> seats;
+  for (const std::string& item : items) {
+    const bool is_later = is_placed_later(host);
+    Result<Endpoint> seat =
+        parse_endpoint(item, static_cast<std::uint16_t>(is_later ? 0 : kMeetingPort));
+    if (!seat) return with_context(seat.error(), "--rdzv-endpoint");
+    if (seat->port == 0 && !is_later)
+      return usage_error(given, "port 0 means any free port, which the other nodes cannot know");
+    if (std::find(seats.begin(), seats.end(), *seat) != seats.end())
+      return usage_error(given, to_string(*seat) + " is listed twice");
+    seats.push_back(*std::move(seat));
+  }
+  if (seats.size() < kLeastSeats) return {};
+  if (options.store == StoreHost::Worker)
+    return usage_error("--store=worker",
+                       "with several endpoints, the coordinator's agent serves the store; remove "
+                       "the option, or give one endpoint");
+  if (options.gather_logs)
+    return usage_error("--gather-logs",
+                       "with several endpoints, another node may become the coordinator, and lines "
+                       "cannot follow it; remove the option, or give one endpoint");
+  join.seats = std::move(seats);
+  join.master_addr.clear();
+  join.master_port = 0;
+  return {};
+}
+
+void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes) {
+  if (!join.elastic || join.etcd || listed_endpoints(options).size() != 2) return;
+  notes.warnings.push_back(
+      "--rdzv-endpoint=" + *options.rdzv_endpoint + ": one of two hosts is not a majority, so " +
+      to_string(join.endpoint) +
+      " is the only coordinator, and the job ends if it is lost; list three or five endpoints");
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return text;
+}
+
+Result<std::optional<bool>> is_host_of(const Options& options) {
+  const std::optional<std::string> text = rdzv_conf(options, "is_host");
+  if (!text) return std::optional<bool>();
+  const std::string word = lower_case(*text);
+  for (const char* yes : {"1", "true", "t", "yes", "y"})
+    if (word == yes) return std::optional(true);
+  for (const char* no : {"0", "false", "f", "no", "n"})
+    if (word == no) return std::optional(false);
+  return usage_error("--rdzv-conf is_host=" + *text, "expected 1 or 0");
+}
+
+bool is_this_host(const std::string& name, const HostFacts& host) {
+  const auto is_own = [&host](const std::string& address) {
+    return is_loopback(address) ||
+           std::find(host.addresses.begin(), host.addresses.end(), address) != host.addresses.end();
+  };
+  if (is_own(name) || lower_case(name) == lower_case(host.hostname)) return true;
+  if (!host.addresses_of) return false;
+  const std::vector<std::string> resolved = host.addresses_of(name);
+  return std::any_of(resolved.begin(), resolved.end(), is_own);
+}
+
+Result<void> plan_own_seats(JoinSpec& join, std::optional<bool> is_host, const HostFacts& host) {
+  for (std::size_t seat = 0; seat < join.seats.size(); ++seat) {
+    if (is_host.value_or(true) && is_this_host(join.seats[seat].host, host))
+      join.own_seats.push_back(seat);
+  }
+  join.is_coordinator = !join.own_seats.empty();
+  join.may_be_member = true;
+  if (!is_host.value_or(false) || join.is_coordinator) return {};
+  return usage_error("--rdzv-conf is_host=1", "none of " + to_string(join.seats) +
+                                                  " is an address of this host (" + host.hostname +
+                                                  "); list it, or remove is_host");
+}
+
+// Requires `join.endpoint`. Sets `elastic` and whether this node listens: by is_host of
+// --rdzv-conf, or else if the endpoint's host is this one; of several agents here, the first to
+// bind the port listens. With several endpoints, determines which of them are on this host. For
+// etcd see plan_etcd().
+Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host) {
+  ElasticSpec elastic;
+  elastic.min_nodes = options.nnodes.value_or(NodeRange{}).min;
+  elastic.rank_order = options.rank_order.value_or(elastic.rank_order);
+  elastic.min_uptime = options.min_uptime.value_or(elastic.min_uptime);
+  elastic.exclude_after = options.exclude_after.value_or(0);
+  elastic.exclude_slow = options.exclude_slow;
+  if (!is_etcd(options) && options.store == StoreHost::Worker &&
+      elastic.rank_order != RankOrder::Endpoint)
+    return usage_error("--store=worker",
+                       "rank 0 serves the store at the endpoint, so that node must be node 0; "
+                       "remove --rank-order");
+  if (const auto last_call = rdzv_conf(options, "last_call_timeout")) {
+    const auto parsed = parse_seconds(*last_call);
+    if (!parsed)
+      return usage_error("--rdzv-conf last_call_timeout=" + *last_call, parsed.error().message);
+    elastic.last_call_timeout = *parsed;
+  }
+  const Result<std::optional<bool>> is_host = is_host_of(options);
+  if (!is_host) return is_host.error();
+  join.elastic = elastic;
+  join.join_timeout = std::chrono::minutes(10);
+  if (is_etcd(options)) return plan_etcd(join, options, host, *is_host);
+  if (Result<void> planned = plan_seats(join, options, host); !planned) return planned;
+  if (is_placed_later(host)) {
+    const std::optional<std::size_t> seat = host.launched->seat;
+    join.is_coordinator = seat.has_value();
+    if (seat && *seat < join.seats.size()) join.own_seats = {*seat};
+    return {};
+  }
+  if (!join.seats.empty()) return plan_own_seats(join, *is_host, host);
+  join.is_coordinator = is_host->has_value() ? **is_host : is_this_host(join.endpoint.host, host);
+  join.may_be_member = join.is_coordinator && !is_host->has_value();
+  return {};
+}
+
+void plan_restarts(JoinSpec& join, const Options& options) {
+  join.max_restarts = options.max_restarts.value_or(0);
+  const bool is_torchrun = options.invoked_as == "torchrun";
+  constexpr std::chrono::seconds kStartupPause{1};
+  constexpr int kMaxSameFailures = 3;
+  join.restart = options.restart;
+  if (!is_torchrun && !options.has_restart_backoff) join.restart.startup_pause = kStartupPause;
+  // Higher than --exclude-after, so that a failing node is removed, along with its failures, before
+  // the limit ends the job.
+  join.restart.max_same_failures = options.max_same_failures.value_or(
+      is_torchrun ? 0 : std::max(kMaxSameFailures, options.exclude_after.value_or(0) + 1));
+  join.preflight = options.preflight;
+}
+
+// Warns about options that have no effect in this kind of world, elastic or not.
+void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& notes) {
+  const auto unused = [&notes](const std::string& option, const std::string& reason) {
+    notes.warnings.push_back(option + " is ignored: " + reason);
+  };
+  remark_seats(join, options, notes);
+  if (join.elastic && options.node_rank)
+    unused("--node-rank",
+           "with --rdzv-backend=" + *options.rdzv_backend + " the coordinator assigns node ranks");
+  if (!join.elastic && options.rank_order)
+    unused("--rank-order", "it requires --rdzv-backend=c10d; this job uses --node-rank");
+  if (!join.elastic && options.min_uptime)
+    unused("--min-uptime", "it requires --rdzv-backend=c10d with --nnodes=MIN:MAX");
+  const bool has_rules =
+      options.restart != RestartPolicy{} || options.max_same_failures || options.exclude_after;
+  if (join.max_restarts == 0 && has_rules)
+    notes.warnings.push_back("no restart takes place: --max-restarts is 0; increase it");
+}
+
 }  // namespace
 
 Result<int> plan_workers(const Options& options, const HostFacts& host) {
@@ -268,6 +430,24 @@ std::optional<std::string> rdzv_conf(const Options& options, std::string_view ke
     if (each == key) value = text;
   }
   return value;
+}
+
+std::vector<std::string> listed_endpoints(const Options& options) {
+  std::vector<std::string> items(1);
+  for (const char c : options.rdzv_endpoint.value_or("")) {
+    if (c == ',')
+      items.emplace_back();
+    else
+      items.back() += c;
+  }
+  return items;
+}
+
+bool is_elastic(const Options& options) {
+  const NodeRange nodes = options.nnodes.value_or(NodeRange{});
+  const bool is_c10d = options.rdzv_backend == "c10d" && !options.standalone;
+  const bool is_numbered = options.node_rank && nodes.min == nodes.max;
+  return nodes.max > 1 && ((is_c10d && !is_numbered) || is_etcd(options));
 }
 
 Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& notes) {
@@ -329,74 +509,6 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNo
   return join;
 }
 
-}  // namespace drun
-
-namespace drun {
-namespace {
-
-// With more seats, a majority takes longer to reach and is not safer.
-constexpr std::size_t kMostSeats = 9;
-// The minimum at which one seat may fail.
-constexpr std::size_t kLeastSeats = 3;
-
-}  // namespace
-
-std::vector<std::string> listed_endpoints(const Options& options) {
-  std::vector<std::string> items(1);
-  for (const char c : options.rdzv_endpoint.value_or("")) {
-    if (c == ',')
-      items.emplace_back();
-    else
-      items.back() += c;
-  }
-  return items;
-}
-
-Result<void> plan_seats(JoinSpec& join, const Options& options, const HostFacts& host) {
-  const std::vector<std::string> items = listed_endpoints(options);
-  if (items.size() < 2) return {};
-  const std::string given = "--rdzv-endpoint=" + *options.rdzv_endpoint;
-  if (items.size() > kMostSeats)
-    return usage_error(given,
-                       "list at most " + std::to_string(kMostSeats) + "; 3 or 5 are sufficient");
-  std::vector<Endpoint> seats;
-  for (const std::string& item : items) {
-    const bool is_later = is_placed_later(host);
-    Result<Endpoint> seat =
-        parse_endpoint(item, static_cast<std::uint16_t>(is_later ? 0 : kMeetingPort));
-    if (!seat) return with_context(seat.error(), "--rdzv-endpoint");
-    if (seat->port == 0 && !is_later)
-      return usage_error(given, "port 0 means any free port, which the other nodes cannot know");
-    if (std::find(seats.begin(), seats.end(), *seat) != seats.end())
-      return usage_error(given, to_string(*seat) + " is listed twice");
-    seats.push_back(*std::move(seat));
-  }
-  if (seats.size() < kLeastSeats) return {};
-  if (options.store == StoreHost::Worker)
-    return usage_error("--store=worker",
-                       "with several endpoints, the coordinator's agent serves the store; remove "
-                       "the option, or give one endpoint");
-  if (options.gather_logs)
-    return usage_error("--gather-logs",
-                       "with several endpoints, another node may become the coordinator, and lines "
-                       "cannot follow it; remove the option, or give one endpoint");
-  join.seats = std::move(seats);
-  join.master_addr.clear();
-  join.master_port = 0;
-  return {};
-}
-
-void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes) {
-  if (!join.elastic || join.etcd || listed_endpoints(options).size() != 2) return;
-  notes.warnings.push_back(
-      "--rdzv-endpoint=" + *options.rdzv_endpoint + ": one of two hosts is not a majority, so " +
-      to_string(join.endpoint) +
-      " is the only coordinator, and the job ends if it is lost; list three or five endpoints");
-}
-
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 using rendezvous::kMostAddressesTold;
@@ -426,128 +538,6 @@ Result<void> plan_secret(JoinSpec& join, const Options& options, const HostFacts
   join.secret = *std::move(secret);
   join.addresses = addresses_to_tell(host);
   return {};
-}
-
-}  // namespace drun
-
-namespace drun {
-namespace {
-
-std::string lower_case(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return text;
-}
-
-Result<std::optional<bool>> is_host_of(const Options& options) {
-  const std::optional<std::string> text = rdzv_conf(options, "is_host");
-  if (!text) return std::optional<bool>();
-  const std::string word = lower_case(*text);
-  for (const char* yes : {"1", "true", "t", "yes", "y"})
-    if (word == yes) return std::optional(true);
-  for (const char* no : {"0", "false", "f", "no", "n"})
-    if (word == no) return std::optional(false);
-  return usage_error("--rdzv-conf is_host=" + *text, "expected 1 or 0");
-}
-
-bool is_this_host(const std::string& name, const HostFacts& host) {
-  const auto is_own = [&host](const std::string& address) {
-    return is_loopback(address) ||
-           std::find(host.addresses.begin(), host.addresses.end(), address) != host.addresses.end();
-  };
-  if (is_own(name) || lower_case(name) == lower_case(host.hostname)) return true;
-  if (!host.addresses_of) return false;
-  const std::vector<std::string> resolved = host.addresses_of(name);
-  return std::any_of(resolved.begin(), resolved.end(), is_own);
-}
-
-Result<void> plan_own_seats(JoinSpec& join, std::optional<bool> is_host, const HostFacts& host) {
-  for (std::size_t seat = 0; seat < join.seats.size(); ++seat) {
-    if (is_host.value_or(true) && is_this_host(join.seats[seat].host, host))
-      join.own_seats.push_back(seat);
-  }
-  join.is_coordinator = !join.own_seats.empty();
-  join.may_be_member = true;
-  if (!is_host.value_or(false) || join.is_coordinator) return {};
-  return usage_error("--rdzv-conf is_host=1", "none of " + to_string(join.seats) +
-                                                  " is an address of this host (" + host.hostname +
-                                                  "); list it, or remove is_host");
-}
-
-}  // namespace
-
-bool is_elastic(const Options& options) {
-  const NodeRange nodes = options.nnodes.value_or(NodeRange{});
-  const bool is_c10d = options.rdzv_backend == "c10d" && !options.standalone;
-  const bool is_numbered = options.node_rank && nodes.min == nodes.max;
-  return nodes.max > 1 && ((is_c10d && !is_numbered) || is_etcd(options));
-}
-
-Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host) {
-  ElasticSpec elastic;
-  elastic.min_nodes = options.nnodes.value_or(NodeRange{}).min;
-  elastic.rank_order = options.rank_order.value_or(elastic.rank_order);
-  elastic.min_uptime = options.min_uptime.value_or(elastic.min_uptime);
-  elastic.exclude_after = options.exclude_after.value_or(0);
-  elastic.exclude_slow = options.exclude_slow;
-  if (!is_etcd(options) && options.store == StoreHost::Worker &&
-      elastic.rank_order != RankOrder::Endpoint)
-    return usage_error("--store=worker",
-                       "rank 0 serves the store at the endpoint, so that node must be node 0; "
-                       "remove --rank-order");
-  if (const auto last_call = rdzv_conf(options, "last_call_timeout")) {
-    const auto parsed = parse_seconds(*last_call);
-    if (!parsed)
-      return usage_error("--rdzv-conf last_call_timeout=" + *last_call, parsed.error().message);
-    elastic.last_call_timeout = *parsed;
-  }
-  const Result<std::optional<bool>> is_host = is_host_of(options);
-  if (!is_host) return is_host.error();
-  join.elastic = elastic;
-  join.join_timeout = std::chrono::minutes(10);
-  if (is_etcd(options)) return plan_etcd(join, options, host, *is_host);
-  if (Result<void> planned = plan_seats(join, options, host); !planned) return planned;
-  if (is_placed_later(host)) {
-    const std::optional<std::size_t> seat = host.launched->seat;
-    join.is_coordinator = seat.has_value();
-    if (seat && *seat < join.seats.size()) join.own_seats = {*seat};
-    return {};
-  }
-  if (!join.seats.empty()) return plan_own_seats(join, *is_host, host);
-  join.is_coordinator = is_host->has_value() ? **is_host : is_this_host(join.endpoint.host, host);
-  join.may_be_member = join.is_coordinator && !is_host->has_value();
-  return {};
-}
-
-void plan_restarts(JoinSpec& join, const Options& options) {
-  join.max_restarts = options.max_restarts.value_or(0);
-  const bool is_torchrun = options.invoked_as == "torchrun";
-  constexpr std::chrono::seconds kStartupPause{1};
-  constexpr int kMaxSameFailures = 3;
-  join.restart = options.restart;
-  if (!is_torchrun && !options.has_restart_backoff) join.restart.startup_pause = kStartupPause;
-  // Higher than --exclude-after, so that a failing node is removed, along with its failures, before
-  // the limit ends the job.
-  join.restart.max_same_failures = options.max_same_failures.value_or(
-      is_torchrun ? 0 : std::max(kMaxSameFailures, options.exclude_after.value_or(0) + 1));
-  join.preflight = options.preflight;
-}
-
-void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& notes) {
-  const auto unused = [&notes](const std::string& option, const std::string& reason) {
-    notes.warnings.push_back(option + " is ignored: " + reason);
-  };
-  remark_seats(join, options, notes);
-  if (join.elastic && options.node_rank)
-    unused("--node-rank",
-           "with --rdzv-backend=" + *options.rdzv_backend + " the coordinator assigns node ranks");
-  if (!join.elastic && options.rank_order)
-    unused("--rank-order", "it requires --rdzv-backend=c10d; this job uses --node-rank");
-  if (!join.elastic && options.min_uptime)
-    unused("--min-uptime", "it requires --rdzv-backend=c10d with --nnodes=MIN:MAX");
-  const bool has_rules =
-      options.restart != RestartPolicy{} || options.max_same_failures || options.exclude_after;
-  if (join.max_restarts == 0 && has_rules)
-    notes.warnings.push_back("no restart takes place: --max-restarts is 0; increase it");
 }
 
 }  // namespace drun

@@ -39,12 +39,6 @@ Result<int> plan_workers(const Options& options, const HostFacts& host);
 // The endpoints of --rdzv-endpoint=A,B,C; a single one if there is no comma.
 std::vector<std::string> listed_endpoints(const Options& options);
 
-// `join.endpoint` is the first endpoint. With three or more endpoints, sets `seats` and leaves the
-// master's address unset, because it depends on the election.
-Result<void> plan_seats(JoinSpec& join, const Options& options, const HostFacts& host);
-
-void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes);
-
 // --- The job's secret: from --secret-file, or else from DRUN_SECRET
 //
 // An invalid file or variable is always an error, because ignoring it would leave the job
@@ -54,22 +48,9 @@ inline constexpr const char kSecretVariable[] = "DRUN_SECRET";
 
 Result<void> plan_secret(JoinSpec& join, const Options& options, const HostFacts& host);
 
-// --- Elastic worlds and restarts. Follows torchrun's c10d rendezvous.
-
 // Whether the coordinator assigns the node ranks: with c10d and several nodes, unless node ranks
 // are given and the number of nodes is fixed; with etcd and several nodes.
 bool is_elastic(const Options& options);
-
-// Requires `join.endpoint`. Sets `elastic` and whether this node listens: by is_host of
-// --rdzv-conf, or else if the endpoint's host is this one; of several agents here, the first to
-// bind the port listens. With several endpoints, determines which of them are on this host. For
-// etcd see plan_etcd().
-Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host);
-
-void plan_restarts(JoinSpec& join, const Options& options);
-
-// Warns about options that have no effect in this kind of world, elastic or not.
-void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& notes);
 
 // --- Election of the coordinator through etcd (etcd.cc; docs/internals/election.md)
 //

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -210,11 +209,9 @@ class Decoder {
 
 // In the order of the alternatives of Message.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kWords{
-    "start 7 ", "facts ", "look ", "found ", "spec ", "hello ", "go ", "end ", "session "};
+    "start 7 ", "facts ", "look ", "found ", "spec ", "hello ", "go ", "end "};
 static_assert(kProtocol == 7, "change the first word as well");
 
-// A RelayStart contains a Start.
-constexpr std::size_t kMostBytes = 2 * kMostLineBytes;
 constexpr std::size_t kMostShownBytes = 10;  // of an unknown word
 
 template <std::size_t... kIndex>
@@ -328,7 +325,7 @@ Result<Message> parse(std::string_view text) {
   const auto found = std::find_if(kWords.begin(), kWords.end(),
                                   [text](std::string_view each) { return text.starts_with(each); });
   if (found == kWords.end()) return refuse("is unknown");
-  if (text.size() > kMostBytes) return refuse("has over 8 MiB");
+  if (text.size() > kMostLineBytes) return refuse("has over 4 MiB");
   text.remove_prefix(found->size());
   Message message = blank_message(static_cast<std::size_t>(found - kWords.begin()),
                                   std::make_index_sequence<kWords.size()>());
@@ -364,84 +361,6 @@ void add_own_variables(NodeSpec& spec, const std::vector<EnvironmentEntry>& own)
     if (!replaced.contains(entry.first)) whole.push_back(entry);
   whole.insert(whole.end(), changed.begin(), changed.end());
   changed = std::move(whole);
-}
-
-}  // namespace drun::hosts
-
-namespace drun::hosts {
-namespace {
-
-using Order = RelayCommand::Order;
-
-constexpr std::size_t kMostHostNumber = std::size_t{1} << 20;
-constexpr std::size_t kMostExitCode = 255;
-constexpr std::size_t kMostNonceBytes = 64;
-
-struct Word {
-  Order order;
-  std::string_view text;
-  bool has_bytes;
-};
-constexpr std::array<Word, 4> kOrders{Word{Order::Start, "start ", true},
-                                      Word{Order::To, "to ", true}, Word{Order::Eof, "eof ", false},
-                                      Word{Order::Kill, "kill ", false}};
-
-std::optional<std::size_t> take_number(std::string_view& text, std::size_t most) {
-  std::size_t number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc() || number > most) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number;
-}
-
-}  // namespace
-
-std::string relay_line(std::string_view nonce) {
-  return "relay " + std::to_string(kProtocol) + " " + std::string(nonce) + "\n";
-}
-
-std::optional<RelayLine> parse_relay_line(std::string_view line) {
-  if (!line.starts_with("relay ")) return std::nullopt;
-  line.remove_prefix(6);
-  const auto protocol = take_number(line, 1000);
-  if (!protocol || !(line.empty() || line.starts_with(' '))) return std::nullopt;
-  line.remove_prefix(line.empty() ? 0 : 1);
-  if (line.size() > kMostNonceBytes || line.find(' ') != line.npos) return std::nullopt;
-  return RelayLine{.protocol = static_cast<int>(*protocol), .nonce = std::string(line)};
-}
-
-std::string to_line(const RelayCommand& command) {
-  for (const Word& word : kOrders) {
-    if (word.order != command.order) continue;
-    std::string line = std::string(word.text) + std::to_string(command.host);
-    return line + (word.has_bytes ? " " + std::to_string(command.bytes) : "") + "\n";
-  }
-  return {};
-}
-
-std::optional<RelayCommand> parse_relay_command(std::string_view line) {
-  for (const Word& word : kOrders) {
-    if (!line.starts_with(word.text)) continue;
-    line.remove_prefix(word.text.size());
-    const auto host = take_number(line, kMostHostNumber);
-    std::optional<std::size_t> bytes = 0;
-    if (host && word.has_bytes) {
-      if (!line.starts_with(' ')) return std::nullopt;
-      line.remove_prefix(1);
-      bytes = take_number(line, 2 * kMostLineBytes);
-    }
-    if (!host || !bytes || !line.empty()) return std::nullopt;
-    return RelayCommand{.order = word.order, .host = *host, .bytes = *bytes};
-  }
-  return std::nullopt;
-}
-
-std::string ended_text(int code) { return std::to_string(code); }
-
-std::optional<int> parse_ended(std::string_view text) {
-  const auto code = take_number(text, kMostExitCode);
-  if (!code || !text.empty()) return std::nullopt;
-  return static_cast<int>(*code);
 }
 
 }  // namespace drun::hosts

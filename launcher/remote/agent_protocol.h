@@ -28,7 +28,7 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/plan/node_plan.h"
+#include "launcher/hosts/node_plan.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/meeting.h"
 #include "launcher/report/report.h"
@@ -36,8 +36,6 @@
 #include "rendezvous/job/world.h"
 
 namespace drun::hosts {
-
-// --- Messages between launcher and agent
 
 inline constexpr int kProtocol = 7;
 inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
@@ -81,17 +79,7 @@ struct End {
   bool operator==(const End&) const = default;
 };
 
-// Begins a session of a relay, see below.
-struct RelayStart {
-  std::vector<std::string> argv{};  // of its ssh; empty: the relay's host, without ssh
-  std::string name{};
-  std::string first_line{};
-  std::string nonce{};
-  bool operator==(const RelayStart&) const = default;
-};
-
-using Message =
-    std::variant<Start, HostReport, Lookups, LookupAnswers, NodeSpec, Hello, Go, End, RelayStart>;
+using Message = std::variant<Start, HostReport, Lookups, LookupAnswers, NodeSpec, Hello, Go, End>;
 
 // One line, without its newline.
 std::string to_text(const Message& message);
@@ -102,45 +90,5 @@ Result<Message> parse(std::string_view text);
 // Removes from the workers' environment what is the same in the agent's, and the reverse.
 void remove_own_variables(NodeSpec& spec, const std::vector<EnvironmentEntry>& own);
 void add_own_variables(NodeSpec& spec, const std::vector<EnvironmentEntry>& own);
-
-// --- Messages between launcher and relay
-//
-// A relay is a process on the first host of a branch that logs in to the hosts behind it and
-// forwards messages in both directions. It makes no decisions. Hosts are identified by their number
-// in the job.
-//
-//   launcher -> relay  "relay <protocol> <nonce>\n", then
-//                      "start <host> <bytes>\n" and a RelayStart: begins that session
-//                      "to <host> <bytes>\n" and the bytes for the session's standard input
-//                      "eof <host>\n", "kill <host>\n"
-//                      empty lines, as a heartbeat of the launcher
-//   relay -> launcher  The channel (agent/output/host_channel.h): a Control frame with the relay's
-//                      Hello, then Relayed frames.
-//
-// Errors: Refused, or nullopt.
-
-// The first line for a relay, with the nonce of its channel's preamble.
-std::string relay_line(std::string_view nonce);
-struct RelayLine {
-  int protocol = 0;
-  std::string nonce{};  // empty in older protocols
-  bool operator==(const RelayLine&) const = default;
-};
-// nullopt if the line is for an agent.
-std::optional<RelayLine> parse_relay_line(std::string_view line);
-
-struct RelayCommand {
-  enum class Order { Start, To, Eof, Kill };
-  Order order = Order::To;
-  std::size_t host = 0;
-  std::size_t bytes = 0;  // number of bytes that follow
-  bool operator==(const RelayCommand&) const = default;
-};
-std::string to_line(const RelayCommand& command);
-std::optional<RelayCommand> parse_relay_command(std::string_view line);
-
-// The payload of an Ended frame: the exit code of a session's ssh.
-std::string ended_text(int code);
-std::optional<int> parse_ended(std::string_view text);
 
 }  // namespace drun::hosts

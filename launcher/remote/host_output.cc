@@ -34,12 +34,6 @@ void HostReceiver::take(const agent::Frame& frame) {
       return;
     case agent::FrameType::Control:
       return take_control(frame.payload);
-    case agent::FrameType::StrayOut:
-    case agent::FrameType::StrayErr:
-      return take_stray(frame.type == agent::FrameType::StrayErr, frame.payload);
-    case agent::FrameType::Relayed:
-    case agent::FrameType::Ended:
-      return;
   }
 }
 

@@ -31,7 +31,7 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/remote/agent_protocol.h"
 
 namespace drun::hosts {

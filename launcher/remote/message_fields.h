@@ -15,7 +15,7 @@
 #include "agent/spec.h"
 #include "launcher/facts/host.h"
 #include "launcher/facts/topology.h"
-#include "launcher/plan/node_plan.h"
+#include "launcher/hosts/node_plan.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent_protocol.h"
 #include "launcher/remote/meeting.h"
@@ -53,7 +53,7 @@ inline constexpr std::size_t kMembers =
     : kIsOneOf<T, CertificateFiles, ExitKinds, FaultPlan, Gpu, KnownAddresses, LookupAnswers, Place,
                RandomFaults, StreamPlan, Topology>
         ? 3
-    : kIsOneOf<T, Hello, RelayStart>                                                       ? 4
+    : std::same_as<T, Hello>                                                               ? 4
     : kIsOneOf<T, End, EtcdSpec, ProgramSpec>                                              ? 5
     : kIsOneOf<T, Cpu, DeadlineSpec, ElasticSpec, Fault, NodeSpec, Start, WorkerPlacement> ? 6
                                                                                            : 0;

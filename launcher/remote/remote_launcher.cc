@@ -8,11 +8,14 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -25,17 +28,57 @@
 #include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/command.h"
 #include "agent/workers/worker_stdin.h"
-#include "launcher/plan/local_nodes.h"
+#include "launcher/hosts/local_nodes.h"
 #include "launcher/remote/host_output.h"
 #include "launcher/remote/local_network.h"
 #include "launcher/remote/ssh_session.h"
-#include "launcher/remote/ssh_tree.h"
 #include "rendezvous/base/random_instance.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::hosts {
+namespace {
+
+// Reads the launcher's standard input for rank 0 (--stdin=rank0), but no more than rank 0's
+// host has room for.
+//
+// O_NONBLOCK belongs to the open file description, which the shell shares, so it is not set.
+// Instead an epoll instance waits for input. Files are not supported by epoll but never block. A
+// terminal stays in line mode; Ctrl-D ends the input. An input that cannot be read counts as ended.
+// stop() releases the event loop.
+class LauncherInput {
+ public:
+  struct Listener {
+    std::function<void(std::string_view)> on_bytes;
+    std::function<void()> on_end;  // once
+  };
+
+  LauncherInput(asio::io_context& io, int fd, Listener listener);
+  LauncherInput(const LauncherInput&) = delete;
+  LauncherInput& operator=(const LauncherInput&) = delete;
+
+  // Allows reading `bytes` bytes from now on.
+  void set_room(std::size_t bytes);
+  std::size_t room() const { return room_bytes_; }
+  bool has_ended() const { return has_ended_; }
+  void stop();
+
+ private:
+  bool open();
+  void wait();
+  void read_some();
+  void end();
+
+  int fd_;
+  Listener listener_;
+  asio::posix::stream_descriptor readiness_;
+  bool is_file_ = false;
+  bool is_waiting_ = false;
+  bool has_ended_ = false;
+  bool is_stopped_ = false;
+  std::size_t room_bytes_ = 0;
+};
 
 LauncherInput::LauncherInput(asio::io_context& io, int fd, Listener listener)
     : fd_(fd), listener_(std::move(listener)), readiness_(io) {}
@@ -100,11 +143,6 @@ void LauncherInput::stop() {
   readiness_.close(ignored);
 }
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
-namespace {
-
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
@@ -155,9 +193,7 @@ class RemoteLauncher final : agent::Signals::Listener {
   void refuse(std::size_t host, const std::string& problem, int exit_code);
   HostReceiver& receiver_at(std::size_t host);
   SessionListener listener_of(std::size_t host);
-  std::unique_ptr<HostSession> session_of(std::size_t host);
   SshSpec spec_of(std::size_t host) const;
-  Branch& branch_at(std::size_t index);
   Result<void> prepare();
   void prepare_lookups();
   Result<void> prepare_lines();
@@ -202,8 +238,7 @@ class RemoteLauncher final : agent::Signals::Listener {
   std::size_t planned_ = 0;  // number of complete plans, and of their workers
   std::int64_t all_workers_ = 0;
   std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not started
-  std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not started
-  std::vector<std::unique_ptr<HostSession>> sessions_;
+  std::vector<std::unique_ptr<SshSession>> sessions_;
 };
 
 RemoteLauncher::RemoteLauncher(const HostPlan& plan, const HostFacts& own_facts, const Log& log)
@@ -222,10 +257,7 @@ RemoteLauncher::RemoteLauncher(const HostPlan& plan, const HostFacts& own_facts,
       own_facts_(own_facts),
       plannings_(plan.nodes.size()),
       receivers_(plan.nodes.size()),
-      branches_(plan.branches.size()),
       sessions_(plan.nodes.size()) {
-  // In a tree, hosts only wait for their branch.
-  if (!plan.branches.empty()) state_.fanout = static_cast<int>(plan.nodes.size());
   // On this machine, limiting the number of concurrent starts gains nothing.
   if (plan.local_nodes) {
     state_.fanout = static_cast<int>(plan.nodes.size());
@@ -445,32 +477,9 @@ SshSpec RemoteLauncher::spec_of(std::size_t host) const {
 void RemoteLauncher::log_in(std::size_t host) {
   log_.debug((plan_.local_nodes ? "starting the agent of host=" : "logging in host=") +
              plan_.nodes[host].name);
-  sessions_[host] = session_of(host);
+  sessions_[host] = std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_, own_program_},
+                                                 spec_of(host), listener_of(host));
   sessions_[host]->start();
-}
-
-std::unique_ptr<HostSession> RemoteLauncher::session_of(std::size_t host) {
-  SshSpec spec = spec_of(host);
-  for (std::size_t i = 0; i < plan_.branches.size(); ++i) {
-    const auto& hosts = plan_.branches[i];
-    if (host < hosts.front() || host > hosts.back()) continue;
-    RelayStart start{.argv = host == hosts.front() ? std::vector<std::string>() : spec.argv,
-                     .name = spec.name,
-                     .first_line = spec.first_line,
-                     .nonce = spec.nonce};
-    return branch_at(i).session(host, std::move(start), listener_of(host));
-  }
-  return std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_, own_program_},
-                                      std::move(spec), listener_of(host));
-}
-
-Branch& RemoteLauncher::branch_at(std::size_t index) {
-  auto& branch = branches_[index];
-  const std::size_t first = plan_.branches[index].front();
-  if (!branch)
-    branch = std::make_unique<Branch>(io_, SshMeans{buffer_, ssh_starter_, own_program_},
-                                      spec_of(first), log_, listener_of(first));
-  return *branch;
 }
 
 HostReceiver& RemoteLauncher::receiver_at(std::size_t host) {
@@ -526,7 +535,7 @@ void RemoteLauncher::take_room(std::size_t host, std::size_t bytes) {
 
 // Empty `bytes` mean end of input.
 void RemoteLauncher::send_input(std::string_view bytes) {
-  HostSession& session = *sessions_[*reader_];
+  SshSession& session = *sessions_[*reader_];
   if (bytes.empty()) return session.send(agent::kInputEnd);
   session.send(agent::input_line(bytes.size()));
   session.send(bytes);

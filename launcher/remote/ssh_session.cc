@@ -19,7 +19,7 @@
 #include "agent/spawn/spawn.h"
 #include "launcher/base/version.h"
 #include "launcher/base/words.h"
-#include "launcher/plan/remote_command.h"
+#include "launcher/hosts/remote_command.h"
 #include "launcher/report/report.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/tls/openssl_library.h"
@@ -83,12 +83,13 @@ void OwnProgram::get(Done done) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+namespace {
+
+// As in uname -m.
 std::string own_machine() {
   utsname name{};
   return ::uname(&name) == 0 ? name.machine : "";
 }
-
-namespace {
 
 constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
 // A process that outlives ssh (ControlPersist) may hold its pipes open.
@@ -98,7 +99,7 @@ constexpr std::chrono::seconds kDrainAtMost{1};
 
 class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
  public:
-  Impl(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener)
+  Impl(asio::io_context& io, const SshMeans& means, SshSpec spec, SessionListener listener)
       : io_(io),
         means_(means),
         spec_(std::move(spec)),
@@ -138,7 +139,7 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   asio::io_context& io_;
   const SshMeans means_;
   SshSpec spec_;
-  Listener listener_;
+  SessionListener listener_;
   asio::posix::stream_descriptor input_;
   asio::steady_timer patience_;
   std::string outgoing_;
@@ -389,7 +390,8 @@ void SshSession::Impl::close() {
     if (reader) reader->close();
 }
 
-SshSession::SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener)
+SshSession::SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec,
+                       SessionListener listener)
     : impl_(std::make_shared<Impl>(io, means, std::move(spec), std::move(listener))) {}
 SshSession::~SshSession() { impl_->close(); }
 

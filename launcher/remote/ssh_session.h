@@ -3,7 +3,7 @@
 //
 // While the listener is held up nothing is read, which blocks ssh, the agent and its workers.
 // start() does not wait for the exec. A host without drun asks for a copy
-// (launcher/plan/remote_command.h): until its agent answers, everything sent is kept, to be
+// (launcher/hosts/remote_command.h): until its agent answers, everything sent is kept, to be
 // repeated after the copy. An ssh that cannot be started ends with code 127 or 126 and the reason.
 #pragma once
 
@@ -56,11 +56,7 @@ class OwnProgram {
   std::thread reader_;
 };
 
-// As in uname -m.
-std::string own_machine();
-
-// --- Connection to the agent of one host: over a separate ssh, or that of another host
-// (ssh_tree.h)
+// --- One ssh, and over it the connection to the agent of its host
 //
 // on_ended is called once, after all output has been passed on, and is the last callback.
 
@@ -74,24 +70,6 @@ struct SessionListener {
   // ssh's exit code. `reason`: why it ended, if on_stray has not shown it; may be empty.
   std::function<void(int code, const std::string& reason)> on_ended;
 };
-
-class HostSession {
- public:
-  virtual ~HostSession() = default;
-
-  virtual void start() = 0;
-  // Sends a line to the agent and adds the newline. Not allowed after let_go().
-  void say(const std::string& line) { send(line + "\n"); }
-  // Sends bytes unchanged.
-  virtual void send(std::string_view bytes) = 0;
-  // Ends the agent's standard input.
-  virtual void let_go() = 0;
-  virtual void kill() = 0;
-  // Reading may be possible again.
-  virtual void wake() = 0;
-};
-
-// --- One ssh
 
 struct SshSpec {
   std::vector<std::string> argv{};
@@ -110,20 +88,23 @@ struct SshMeans {
   OwnProgram& own_program;
 };
 
-class SshSession final : public HostSession {
+class SshSession {
  public:
-  using Listener = SessionListener;
-
-  SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener);
-  ~SshSession() override;
+  SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec, SessionListener listener);
+  ~SshSession();
   SshSession(const SshSession&) = delete;
   SshSession& operator=(const SshSession&) = delete;
 
-  void start() override;
-  void send(std::string_view bytes) override;
-  void let_go() override;
-  void kill() override;
-  void wake() override;
+  void start();
+  // Sends a line to the agent and adds the newline. Not allowed after let_go().
+  void say(const std::string& line) { send(line + "\n"); }
+  // Sends bytes unchanged.
+  void send(std::string_view bytes);
+  // Ends the agent's standard input.
+  void let_go();
+  void kill();
+  // Reading may be possible again.
+  void wake();
 
  private:
   class Impl;

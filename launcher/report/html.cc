@@ -71,12 +71,6 @@ ul.notes{padding-left:20px}
 @media print{:root{--bg:#fff;--fg:#000}body{font-size:11px}main{max-width:none;padding:0}h2{break-after:avoid}tr,.cause,.tiles div{break-inside:avoid}pre{max-height:none}svg,.badge,tr.bad td{print-color-adjust:exact;-webkit-print-color-adjust:exact}details.bad::details-content,details.plain::details-content{content-visibility:visible;display:block}}
 )css";
 
-std::string words(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  return in_words(
-      std::chrono::milliseconds(static_cast<long long>(std::min(seconds, 1e12) * 1000)));
-}
-
 std::string fixed(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*f", digits, value);
@@ -107,11 +101,6 @@ std::string bytes_text(std::uint64_t bytes) {
 const char* class_of(Phase phase) {
   constexpr std::array kClasses{"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
   return kClasses.at(agent::index_of(phase));
-}
-
-std::string name_of(const Node& node) {
-  if (!node.node_rank) return "node on " + node.host;
-  return "node " + std::to_string(*node.node_rank) + " (" + node.host + ")";
 }
 
 std::string place_of(const FailureText& failure) {
@@ -152,8 +141,9 @@ constexpr std::array kColumnsAfterEnd{
                [](const Rank& rank) {
                  return rank.peak_memory_bytes ? bytes_text(*rank.peak_memory_bytes) : "";
                }},
-    RankColumn{"Processor time", true,
-               [](const Rank& rank) { return rank.processor_s ? words(*rank.processor_s) : ""; }},
+    RankColumn{
+        "Processor time", true,
+        [](const Rank& rank) { return rank.processor_s ? in_words(*rank.processor_s) : ""; }},
     // Relative to the node's log directory.
     RankColumn{"Log", false, [](const Rank& rank) {
                  const std::size_t begin = rank.log.find("/attempt_");
@@ -261,7 +251,7 @@ class Page {
       text += std::string("<rect class=\"") + (is_bad ? "f" : "k") + "\" x=\"" +
               fixed(std::clamp(mark.at_s * scale_ - 3, 0.0, 994.0), 1) +
               "\" y=\"0\" width=\"6\" height=\"16\"><title>" +
-              html_text(std::string(word_of(mark.kind)) + " at " + words(mark.at_s) + ": " +
+              html_text(std::string(word_of(mark.kind)) + " at " + in_words(mark.at_s) + ": " +
                         mark.text) +
               "</title></rect>";
     }
@@ -276,6 +266,9 @@ class Page {
     if (alive > *rank.began_s) spans.push_back({Phase::Start, *rank.began_s, alive});
     spans.push_back({Phase::Running, alive, std::max(end, alive)});
     return spans;
+  }
+  void begin_section(const std::string& id, const std::string& title) {
+    out_ += "<section aria-labelledby=\"" + id + "\"><h2 id=\"" + id + "\">" + title + "</h2>";
   }
   void tile(const std::string& term, const std::string& value, const std::string& more) {
     out_ += "<div><dt>" + html_text(term) + "</dt><dd>" + html_text(value) + "<small>" +
@@ -302,21 +295,19 @@ void Page::write_head() {
           "</span><h1>" + html_text(headline_of(job_)) + "</h1>" + why() + "<p class=\"dim\">run " +
           html_text(job_.run_id) + ", began " + html_text(job_.started) +
           "</p><dl class=\"tiles\">";
-  tile("Wall time", words(job_.wall_s),
-       counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
-           counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node"));
+  tile("Wall time", in_words(job_.wall_s), job_size(job_.world_size, job_.node_count));
   const double running = ledger(Phase::Running);
   tile("Running", percent(running, job_.wall_s),
-       words(running) + "; the rest is start-up, stopping and waiting");
+       in_words(running) + "; the rest is start-up, stopping and waiting");
   const double hours = job_.wall_s * std::max(0, job_.world_size) / 3600;
   const double idle_hours =
       std::max(0.0, job_.wall_s - running) * std::max(0, job_.world_size) / 3600;
   tile("Cost", fixed(hours, hours < 10 ? 2 : 0) + " worker hours",
        fixed(idle_hours, idle_hours < 10 ? 2 : 0) + " of them not running");
   tile("Restarts", std::to_string(job_.restarts),
-       words(ledger(Phase::Stopping) + ledger(Phase::Restarting)) + " stopping and restarting");
+       in_words(ledger(Phase::Stopping) + ledger(Phase::Restarting)) + " stopping and restarting");
   if (job_.root_cause)
-    tile("Failed", "after " + words(job_.root_cause->at_s),
+    tile("Failed", "after " + in_words(job_.root_cause->at_s),
          "rank " + std::to_string(job_.root_cause->rank) +
              (job_.restarts > 0 ? ", after restart " + std::to_string(job_.restarts) : ""));
   out_ += "</dl></header>\n";
@@ -349,9 +340,8 @@ void Page::write_cause() {
     return;
   }
   const FailureText& cause = *job_.root_cause;
-  out_ +=
-      "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Root cause</h2><div "
-      "class=\"cause\"><dl>";
+  begin_section("cause", "Root cause");
+  out_ += "<div class=\"cause\"><dl>";
   if (diagnosis_.fault != agent::FaultClass::None) {
     field("Diagnosis", title_of(diagnosis_.fault) +
                            (diagnosis_.adds_to_headline ? ": " + diagnosis_.summary : ""));
@@ -366,7 +356,7 @@ void Page::write_cause() {
                     (cause.pid > 0 ? ", pid " + std::to_string(cause.pid) : ""));
   field("Ended", cause.ended + (cause.out_of_memory ? " (out of memory)" : ""));
   field("When",
-        words(cause.at_s) + " after the job began, in round " + std::to_string(cause.round));
+        in_words(cause.at_s) + " after the job began, in round " + std::to_string(cause.round));
   field("Message", cause.message);
   field("Log", cause.stderr_file);
   out_ += "</dl>";
@@ -405,15 +395,14 @@ void Page::write_axis() {
   for (int i = 0; i <= 4; ++i) {
     const std::string shift = i == 0 ? "0" : i == 4 ? "-100%" : "-50%";
     out_ += "<span style=\"left:" + std::to_string(25 * i) + "%;transform:translateX(" + shift +
-            ")\">" + html_text(words(job_.wall_s * i / 4)) + "</span>";
+            ")\">" + html_text(in_words(job_.wall_s * i / 4)) + "</span>";
   }
   out_ += "</div></div>";
 }
 
 void Page::write_timeline() {
-  out_ +=
-      "<section aria-labelledby=\"time\"><h2 id=\"time\">Timeline, nodes and ranks</h2>"
-      "<ul class=\"legend\">";
+  begin_section("time", "Timeline, nodes and ranks");
+  out_ += "<ul class=\"legend\">";
   for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
     const auto phase = static_cast<Phase>(i);
     if (job_.ledger.at(i) <= 0) continue;
@@ -471,7 +460,8 @@ void Page::write_node(std::size_t index) {
   std::string spoken = name_of(node) + ": ";
   for (std::size_t i = 0; i < agent::kPhaseCount; ++i)
     if (node.totals.at(i) > 0)
-      spoken += std::string(word_of(static_cast<Phase>(i))) + " " + words(node.totals.at(i)) + ", ";
+      spoken +=
+          std::string(word_of(static_cast<Phase>(i))) + " " + in_words(node.totals.at(i)) + ", ";
   const auto failed = std::count_if(node.ranks.begin(), node.ranks.end(),
                                     [](const Rank& rank) { return rank.has_failed; });
   if (failed > 0) state += ", " + std::to_string(failed) + " failed";
@@ -549,8 +539,9 @@ void Page::write_rank(const Node& node, const Rank& rank) {
 
 void Page::write_rounds() {
   if (job_.rounds.empty()) return;
+  begin_section("rounds", "Rounds and restarts");
   out_ +=
-      "<section aria-labelledby=\"rounds\"><h2 id=\"rounds\">Rounds and restarts</h2><table>"
+      "<table>"
       "<caption>Each round starts all workers anew</caption><thead><tr><th scope=\"col\">Round"
       "<th scope=\"col\" class=\"r\">Began<th scope=\"col\" class=\"r\">Lasted<th scope=\"col\">"
       "World<th scope=\"col\">Why it ended</thead><tbody>";
@@ -564,11 +555,9 @@ void Page::write_rounds() {
                                 : "no end recorded";
     out_ += std::string("<tr") + (round.failure ? " class=\"bad\"" : "") + "><td>" +
             std::to_string(round.round) + (round.is_preflight ? " (preflight)" : "") +
-            "<td class=\"r\">" + words(round.begin_s) + "<td class=\"r\">" +
-            words(round.end_s - round.begin_s) + "<td>" +
-            counted(static_cast<std::size_t>(std::max(0, round.world_size)), "worker") + " on " +
-            counted(static_cast<std::size_t>(std::max(0, round.node_count)), "node") + "<td>" +
-            html_text(why);
+            "<td class=\"r\">" + in_words(round.begin_s) + "<td class=\"r\">" +
+            in_words(round.end_s - round.begin_s) + "<td>" +
+            job_size(round.world_size, round.node_count) + "<td>" + html_text(why);
     const bool has_more =
         round.failure && !round.failure->stderr_tail.empty() && job_.rounds.size() > 1 && i < 32;
     if (has_more) {
@@ -586,8 +575,9 @@ void Page::write_rounds() {
 }
 
 void Page::write_ledger() {
+  begin_section("ledger", "Where the time went");
   out_ +=
-      "<section aria-labelledby=\"ledger\"><h2 id=\"ledger\">Where the time went</h2><table>"
+      "<table>"
       "<caption>Mean of all nodes; the phases sum to the wall time</caption><thead><tr>"
       "<th scope=\"col\">Phase<th scope=\"col\" class=\"r\">Time<th scope=\"col\" class=\"r\">"
       "Share<th scope=\"col\"><th scope=\"col\">Longest</thead><tbody>";
@@ -598,35 +588,38 @@ void Page::write_ledger() {
     sum += seconds;
     const auto phase = static_cast<Phase>(i);
     const timeline::Slowest& slowest = job_.slowest.at(i);
-    out_ +=
-        std::string("<tr><td>") + word_of(phase) + "<br><span class=\"dim\">" + meaning_of(phase) +
-        "</span><td class=\"r\">" + words(seconds) + "<td class=\"r\">" +
-        percent(seconds, job_.wall_s) + "<td class=\"w\"><svg class=\"b\" viewBox=\"0 0 1000 " +
-        "9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"" + class_of(phase) +
-        "\" width=\"" + fixed(seconds * scale_, 1) + "\" height=\"9\"/></svg><td>" +
-        (slowest.who.empty() ? "" : html_text(words(slowest.seconds) + ", " + slowest.who)) + "\n";
+    out_ += std::string("<tr><td>") + word_of(phase) + "<br><span class=\"dim\">" +
+            meaning_of(phase) + "</span><td class=\"r\">" + in_words(seconds) + "<td class=\"r\">" +
+            percent(seconds, job_.wall_s) + "<td class=\"w\"><svg class=\"b\" viewBox=\"0 0 1000 " +
+            "9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"" +
+            class_of(phase) + "\" width=\"" + fixed(seconds * scale_, 1) +
+            "\" height=\"9\"/></svg><td>" +
+            (slowest.who.empty() ? "" : html_text(in_words(slowest.seconds) + ", " + slowest.who)) +
+            "\n";
   }
-  out_ += "<tr><th scope=\"row\">Sum<td class=\"r\">" + words(sum) + "<td class=\"r\">" +
+  out_ += "<tr><th scope=\"row\">Sum<td class=\"r\">" + in_words(sum) + "<td class=\"r\">" +
           percent(sum, job_.wall_s) + "<td><td></tbody></table></section>\n";
 }
 
 void Page::write_slow() {
   if (job_.slow.empty()) return;
-  out_ += "<section aria-labelledby=\"slow\"><h2 id=\"slow\">Slow ranks and nodes</h2><ul>";
+  begin_section("slow", "Slow ranks and nodes");
+  out_ += "<ul>";
   for (const timeline::Slow& slow : job_.slow) out_ += "<li>" + html_text(words_of(slow)) + "</li>";
   out_ += "</ul></section>\n";
 }
 
 void Page::write_marks() {
   if (job_.marks.empty()) return;
+  begin_section("marks", "Incidents");
   out_ +=
-      "<section aria-labelledby=\"marks\"><h2 id=\"marks\">Incidents</h2><table><thead><tr>"
+      "<table><thead><tr>"
       "<th scope=\"col\" class=\"r\">After<th scope=\"col\">What<th scope=\"col\">Seen by"
       "<th scope=\"col\">Details</thead><tbody>";
   std::size_t shown = 0;
   for (const Mark& mark : job_.marks) {
     if (++shown > kMostMarkRows) break;
-    out_ += "<tr><td class=\"r\">" + words(mark.at_s) + "<td>" + word_of(mark.kind) + "<td>" +
+    out_ += "<tr><td class=\"r\">" + in_words(mark.at_s) + "<td>" + word_of(mark.kind) + "<td>" +
             html_text(name_of(job_.nodes.at(mark.node))) + "<td>" + html_text(mark.text) + "\n";
   }
   out_ += "</tbody></table>";
@@ -637,9 +630,8 @@ void Page::write_marks() {
 }
 
 void Page::write_setting() {
-  out_ +=
-      "<section aria-labelledby=\"setting\"><h2 id=\"setting\">Command, versions, environment"
-      "</h2><dl class=\"meta\">";
+  begin_section("setting", "Command, versions, environment");
+  out_ += "<dl class=\"meta\">";
   std::string command;
   for (const std::string& word : agent::redacted_command(job_.command))
     command += (command.empty() ? "" : " ") + word;
@@ -665,7 +657,8 @@ void Page::write_setting() {
 
 void Page::write_notes() {
   if (job_.notes.empty()) return;
-  out_ += "<section aria-labelledby=\"notes\"><h2 id=\"notes\">Notes</h2><ul class=\"notes\">";
+  begin_section("notes", "Notes");
+  out_ += "<ul class=\"notes\">";
   for (const std::string& note : job_.notes) out_ += "<li>" + html_text(note) + "</li>";
   out_ += "</ul></section>\n";
 }
@@ -729,8 +722,8 @@ std::string html_text(std::string_view text) {
 }
 
 std::string words_of(const timeline::Slow& slow) {
-  const std::string time = words(slow.seconds);
-  const std::string usual = "; the median is " + words(slow.median_s);
+  const std::string time = in_words(slow.seconds);
+  const std::string usual = "; the median is " + in_words(slow.median_s);
   switch (slow.kind) {
     case timeline::SlowKind::Arrival:
       return slow.who + " began " + time + " after the first node" + usual;
@@ -745,8 +738,8 @@ std::string words_of(const timeline::Slow& slow) {
 }
 
 std::string headline_of(const Job& job) {
-  if (job.outcome == "succeeded") return "Job succeeded in " + words(job.wall_s);
-  if (job.outcome == "running") return "Job is running for " + words(job.wall_s);
+  if (job.outcome == "succeeded") return "Job succeeded in " + in_words(job.wall_s);
+  if (job.outcome == "running") return "Job is running for " + in_words(job.wall_s);
   const std::string what = job.outcome == "failed"        ? "Job failed"
                            : job.outcome == "interrupted" ? "Job was interrupted"
                            : job.outcome == "preempted"   ? "Job was preempted"

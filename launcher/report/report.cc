@@ -212,6 +212,11 @@ void write_faults(Writer& writer, const Outcome& outcome) {
   writer.field("injected", lines);
 }
 
+void write_incidents(Writer& writer, const Outcome& outcome) {
+  write_slow(writer, outcome);
+  write_faults(writer, outcome);
+}
+
 // The fault that caused the loss of the node; empty if there is none.
 std::string injected_text(const NodeLost& lost, const Outcome& outcome) {
   for (const InjectedFault& fault : outcome.faults) {
@@ -223,15 +228,13 @@ std::string injected_text(const NodeLost& lost, const Outcome& outcome) {
 
 void write_foot(Writer& writer, const Outcome& outcome) {
   const ReportStyle& style = writer.style();
-  std::string text = counted(static_cast<std::size_t>(std::max(outcome.world_size, 0)), "worker") +
-                     " on " +
-                     counted(static_cast<std::size_t>(std::max(outcome.node_count, 0)), "node") +
-                     ", run " + short_run_id(outcome.run_id);
+  std::string text =
+      job_size(outcome.world_size, outcome.node_count) + ", run " + short_run_id(outcome.run_id);
   if (outcome.restarts > outcome.max_restarts) {  // restarts are counted per time window
-    text += ", " + counted(static_cast<std::size_t>(outcome.restarts), "restart");
+    text += ", " + counted(outcome.restarts, "restart");
   } else if (outcome.max_restarts > 0) {
     text += ", " + std::to_string(outcome.restarts) + " of " +
-            counted(static_cast<std::size_t>(outcome.max_restarts), "restart") + " used";
+            counted(outcome.max_restarts, "restart") + " used";
   }
   writer.field("job", {text});
   if (!style.log_directory.empty()) writer.field("logs", {printable(style.log_directory)});
@@ -252,8 +255,7 @@ void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& ou
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
   write_left_out(writer, outcome);
-  write_slow(writer, outcome);
-  write_faults(writer, outcome);
+  write_incidents(writer, outcome);
   write_foot(writer, outcome);
 }
 
@@ -263,17 +265,13 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
   Writer writer(style);
   std::visit(
       Overloaded{
-          [&](const Succeeded&) {
-            write_slow(writer, outcome);
-            write_faults(writer, outcome);
-          },
+          [&](const Succeeded&) { write_incidents(writer, outcome); },
           [&](const WorkersFailed& failed) { write_failed(writer, failed, outcome); },
           [&](const Interrupted& interrupted) {
             writer.headline("job stopped by " + signal_name(interrupted.signal) + " on " +
                             place(interrupted.node_rank, interrupted.host) + after(outcome));
             write_timeouts(writer);
-            write_slow(writer, outcome);
-            write_faults(writer, outcome);
+            write_incidents(writer, outcome);
           },
           [&](const NodeLost& lost) {
             writer.headline("job failed" + after(outcome) + ": lost " +
@@ -282,15 +280,13 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
                             (lost.reason.empty() ? "" : ": " + printable(lost.reason)) +
                             injected_text(lost, outcome));
             writer.line("  stopped this node's workers; the state of the lost node's is unknown");
-            write_slow(writer, outcome);
-            write_faults(writer, outcome);
+            write_incidents(writer, outcome);
           },
           [&](const NotRun& not_run) { writer.line(error_text(style.invoked_as, not_run.error)); },
           [&](const Preempted& preempted) {
             writer.headline("job preempted" + after(outcome) + ": " + printable(preempted.reason));
             write_timeouts(writer);
-            write_slow(writer, outcome);
-            write_faults(writer, outcome);
+            write_incidents(writer, outcome);
           },
       },
       outcome.ending);
@@ -303,6 +299,63 @@ std::string error_text(const std::string& invoked_as, const Error& error) {
   std::string text = invoked_as + ": " + printable(error.message) + "\n";
   if (error.code == ErrorCode::Usage) text += "try " + invoked_as + " --help\n";
   return text;
+}
+
+// --- Exit codes
+
+namespace {
+
+int own_code(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::Usage:
+      return kUsage;
+    case ErrorCode::Unreachable:
+    case ErrorCode::Timeout:
+      return kRendezvousTimeout;
+    case ErrorCode::Closed:
+    case ErrorCode::Refused:
+      return kRendezvousRefused;
+    case ErrorCode::Spawn:
+      return kNotExecutable;
+    case ErrorCode::WorkerFailed:
+      return 1;
+    case ErrorCode::System:
+      return kSystemError;
+  }
+  return kSystemError;
+}
+
+int own_code(const Outcome& outcome) {
+  return std::visit(
+      Overloaded{
+          [](const Succeeded&) { return 0; },
+          [](const WorkersFailed& failed) {
+            const int code =
+                failed.failures.empty() ? kSystemError : exit_code(failed.failures[0].status);
+            return code == 0 ? kSystemError : code;  // 0 only if success was confirmed
+          },
+          [](const Interrupted& interrupted) { return 128 + interrupted.signal; },
+          [](const NodeLost&) { return kNodeLost; },
+          [](const NotRun& not_run) { return own_code(not_run.error); },
+          [](const Preempted&) { return kPreempted; },
+      },
+      outcome.ending);
+}
+
+int styled_code(int code, ExitCodeStyle style) {
+  return style == ExitCodeStyle::Torchrun && code != 0 && code != kUsage ? 1 : code;
+}
+
+}  // namespace
+
+int exit_code(const Error& error, ExitCodeStyle style) {
+  return styled_code(own_code(error), style);
+}
+
+int exit_code(const Outcome& outcome, ExitCodeStyle style) {
+  const bool is_worker = std::holds_alternative<WorkersFailed>(outcome.ending);
+  const int code = own_code(outcome);
+  return is_worker && style == ExitCodeStyle::Torchrun ? 1 : styled_code(code, style);
 }
 
 }  // namespace drun

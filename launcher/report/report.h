@@ -76,7 +76,7 @@ std::string report_for_file(std::string_view path, const Outcome& outcome, int e
 // Escapes `text` for use in an attribute or between tags.
 std::string xml_text(std::string_view text);
 
-// --- Exit codes (exit_code.cc), which are a public interface: see docs/reference/exit-codes.md.
+// --- Exit codes, which are a public interface: see docs/reference/exit-codes.md.
 
 inline constexpr int kUsage = 2;
 inline constexpr int kRendezvousTimeout = 120;

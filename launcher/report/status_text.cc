@@ -23,9 +23,19 @@ using StatusJson = nlohmann::json;
 constexpr std::size_t kMostRows = 64;
 constexpr std::size_t kMostNodes = 256;
 
-std::string duration(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
-  return in_words(std::chrono::milliseconds(static_cast<long long>(seconds * 1000)));
+// The values of fields that a status always has; a field of another kind throws.
+
+std::string text_at(const StatusJson& json, const char* name) {
+  return printable(json.at(name).get<std::string>());
+}
+std::string number_at(const StatusJson& json, const char* name) {
+  return std::to_string(int_of(json.at(name)));
+}
+std::string counted_at(const StatusJson& json, const char* name, std::string_view thing) {
+  return counted(count_in(json.at(name)), thing);
+}
+std::string time_at(const StatusJson& json, const char* name) {
+  return in_words(json.at(name).get<double>());
 }
 
 // "  time: waiting 0.2 s, start 3.1 s (rank 5: 3.9 s), running 12 min 4 s"; the slowest where it
@@ -39,37 +49,34 @@ std::string time_line(const StatusJson& status) {
                             Phase::Running, Phase::Stopping, Phase::Restarting, Phase::Standby}) {
     const double mean = times.at(word_of(phase)).get<double>();
     if (mean <= 0) continue;
-    text += std::string(text.empty() ? "  time: " : ", ") + word_of(phase) + " " + duration(mean);
+    text += std::string(text.empty() ? "  time: " : ", ") + word_of(phase) + " " + in_words(mean);
     if (!longest.is_object()) continue;
     const StatusJson& slowest = longest.at(word_of(phase));
     const double seconds = slowest.at("seconds").get<double>();
     if (seconds < 1.1 * mean || seconds < mean + 0.1) continue;
-    text += slowest.at("rank").is_number()
-                ? " (rank " + std::to_string(int_of(slowest.at("rank")))
-                : " (node " + std::to_string(int_of(slowest.at("node_rank")));
-    text += ": " + duration(seconds) + ")";
+    text += slowest.at("rank").is_number() ? " (rank " + number_at(slowest, "rank")
+                                           : " (node " + number_at(slowest, "node_rank");
+    text += ": " + in_words(seconds) + ")";
   }
   return text.empty() ? text : text + "\n";
 }
 
 // "running, 8 workers on 2 nodes, up 3 min 12 s; round 1 for 12.3 s; 1 of 3 restarts used"
 std::string progress(const StatusJson& status) {
-  std::string text = printable(status.at("phase").get<std::string>());
+  std::string text = text_at(status, "phase");
   if (status.at("world_size").is_null()) {
-    return text + " for " + duration(status.at("up_s").get<double>()) + ", " +
-           counted(count_in(status.at("nodes")), "node") + " expected";
+    return text + " for " + time_at(status, "up_s") + ", " + counted_at(status, "nodes", "node") +
+           " expected";
   }
-  text += ", " + counted(count_in(status.at("world_size")), "worker") + " on " +
-          counted(count_in(status.at("nodes")), "node") + ", up " +
-          duration(status.at("up_s").get<double>());
+  text += ", " + counted_at(status, "world_size", "worker") + " on " +
+          counted_at(status, "nodes", "node") + ", up " + time_at(status, "up_s");
   const int round = int_of(status.at("round"));
   if (round > 0) {
-    text += "; round " + std::to_string(round) + " for " +
-            duration(status.at("round_up_s").get<double>());
+    text += "; round " + std::to_string(round) + " for " + time_at(status, "round_up_s");
   }
   if (int_of(status.at("max_restarts")) > 0) {
-    text += "; " + std::to_string(int_of(status.at("restarts"))) + " of " +
-            counted(count_in(status.at("max_restarts")), "restart") + " used";
+    text += "; " + number_at(status, "restarts") + " of " +
+            counted_at(status, "max_restarts", "restart") + " used";
   }
   return text;
 }
@@ -85,17 +92,17 @@ std::string command_words(const StatusJson& command) {
 }
 
 std::string head(const StatusJson& status) {
-  std::string text = printable(status.at("run_id").get<std::string>()) + "  ";
+  std::string text = text_at(status, "run_id") + "  ";
   if (status.at("node_rank").is_number()) {
-    text += "node " + std::to_string(int_of(status.at("node_rank"))) + "  ";
+    text += "node " + number_at(status, "node_rank") + "  ";
   }
-  text += printable(status.at("host").get<std::string>()) + "  agent " +
-          std::to_string(int_of(status.at("agent_pid"))) + "\n  " + progress(status) + "\n  ";
+  text += text_at(status, "host") + "  agent " + number_at(status, "agent_pid") + "\n  " +
+          progress(status) + "\n  ";
   if (!has_programs(status)) return text + "command:" + command_words(status.at("command")) + "\n";
   std::string programs;
   for (const StatusJson& program : status.at("programs")) {
-    programs += (programs.empty() ? "" : "  ") + printable(program.at("role").get<std::string>()) +
-                ", " + counted(count_in(program.at("workers")), "worker") + ":" +
+    programs += (programs.empty() ? "" : "  ") + text_at(program, "role") + ", " +
+                counted_at(program, "workers", "worker") + ":" +
                 command_words(program.at("command")) + "\n";
   }
   return text + programs;
@@ -106,11 +113,11 @@ std::string rows(const StatusJson& workers, bool has_roles) {
   std::size_t count = 0;
   for (const StatusJson& worker : workers) {
     if (++count > kMostRows) break;
-    text += "  rank " + std::to_string(int_of(worker.at("rank"))) + "  local rank " +
-            std::to_string(int_of(worker.at("local_rank"))) + "  ";
-    if (has_roles) text += printable(worker.at("role").get<std::string>()) + "  ";
-    text += worker.at("pid").is_number() ? "pid " + std::to_string(int_of(worker.at("pid")))
-                                         : printable(worker.at("state").get<std::string>());
+    text += "  rank " + number_at(worker, "rank") + "  local rank " +
+            number_at(worker, "local_rank") + "  ";
+    if (has_roles) text += text_at(worker, "role") + "  ";
+    text +=
+        worker.at("pid").is_number() ? "pid " + number_at(worker, "pid") : text_at(worker, "state");
     text += '\n';
   }
   if (workers.size() > kMostRows) {
@@ -121,9 +128,8 @@ std::string rows(const StatusJson& workers, bool has_roles) {
 
 std::string last_failure(const StatusJson& failure) {
   if (failure.is_null()) return "";
-  return "  last failure: rank " + std::to_string(int_of(failure.at("rank"))) + ", " +
-         printable(failure.at("ended").get<std::string>()) + ", at " +
-         printable(failure.at("time").get<std::string>()) + "\n";
+  return "  last failure: rank " + number_at(failure, "rank") + ", " + text_at(failure, "ended") +
+         ", at " + text_at(failure, "time") + "\n";
 }
 
 // Of a whole job.
@@ -137,36 +143,30 @@ std::string wanted_nodes(const StatusJson& job) {
 
 // "running, 8 workers on 2 nodes, up 3 min 12 s; round 1 for 12.3 s; 1 restart used, 2 left"
 std::string job_progress(const StatusJson& job) {
-  const std::string phase = printable(job.at("phase").get<std::string>());
+  const std::string phase = text_at(job, "phase");
   const std::size_t joined = count_in(job.at("joined_nodes"));
   if (job.at("round").is_null()) {
-    return phase + " for " + duration(job.at("up_s").get<double>()) + ", " +
-           std::to_string(joined) + " of " + wanted_nodes(job) + " there";
+    return phase + " for " + time_at(job, "up_s") + ", " + std::to_string(joined) + " of " +
+           wanted_nodes(job) + " there";
   }
-  std::string text = phase + ", " + counted(count_in(job.at("world_size")), "worker") + " on " +
-                     counted(joined, "node") + ", up " + duration(job.at("up_s").get<double>());
+  std::string text = phase + ", " + counted_at(job, "world_size", "worker") + " on " +
+                     counted(joined, "node") + ", up " + time_at(job, "up_s");
   if (job.at("is_preflight").get<bool>()) text += "; preflight check";
   const int round = int_of(job.at("round"));
-  if (round > 0)
-    text +=
-        "; round " + std::to_string(round) + " for " + duration(job.at("round_up_s").get<double>());
+  if (round > 0) text += "; round " + std::to_string(round) + " for " + time_at(job, "round_up_s");
   if (int_of(job.at("max_restarts")) > 0) {
-    text += "; " + counted(count_in(job.at("restarts")), "restart") + " used, " +
-            std::to_string(int_of(job.at("restarts_left"))) + " left";
+    text += "; " + counted_at(job, "restarts", "restart") + " used, " +
+            number_at(job, "restarts_left") + " left";
   }
   return text;
 }
 
 std::string job_head(const StatusJson& job) {
-  std::string text = printable(job.at("run_id").get<std::string>()) + "  ";
-  if (job.at("endpoint").is_string())
-    text += "coordinator " + printable(job.at("endpoint").get<std::string>()) + "  ";
-  text += "agent " + std::to_string(int_of(job.at("agent_pid"))) + " here\n";
-  if (job.at("note").is_string())
-    text += "  this node alone: " + printable(job.at("note").get<std::string>()) + "\n";
-  std::string command;
-  for (const StatusJson& word : job.at("command")) command += " " + word.get<std::string>();
-  return text + "  " + job_progress(job) + "\n  command:" + printable(command) + "\n";
+  std::string text = text_at(job, "run_id") + "  ";
+  if (job.at("endpoint").is_string()) text += "coordinator " + text_at(job, "endpoint") + "  ";
+  text += "agent " + number_at(job, "agent_pid") + " here\n";
+  if (job.at("note").is_string()) text += "  this node alone: " + text_at(job, "note") + "\n";
+  return text + "  " + job_progress(job) + "\n  command:" + command_words(job.at("command")) + "\n";
 }
 
 // "8 workers", "7 of 8 workers run", "6 of 8 workers run, 1 failed"
@@ -183,18 +183,14 @@ std::string workers(const StatusJson& node) {
 std::string node_row(const StatusJson& node, bool has_world) {
   std::string text = "  ";
   if (node.at("node_rank").is_number())
-    text += "node " + std::to_string(int_of(node.at("node_rank")));
+    text += "node " + number_at(node, "node_rank");
   else
     text += has_world ? "spare" : "node";
   const std::string state = node.at("state").get<std::string>();
-  text += "  " + printable(node.at("host").get<std::string>()) + "  " + printable(state) + "  " +
-          workers(node);
-  if (node.at("up_s").is_number())
-    return text + "  up " + duration(node.at("up_s").get<double>()) + "\n";
+  text += "  " + text_at(node, "host") + "  " + printable(state) + "  " + workers(node);
+  if (node.at("up_s").is_number()) return text + "  up " + time_at(node, "up_s") + "\n";
   const bool is_gone = state == "silent" || state == "lost";
-  return text +
-         (is_gone ? "  last heard " + duration(node.at("heard_s").get<double>()) + " ago" : "") +
-         "\n";
+  return text + (is_gone ? "  last heard " + time_at(node, "heard_s") + " ago" : "") + "\n";
 }
 
 std::string node_rows(const StatusJson& job) {
@@ -211,10 +207,8 @@ std::string node_rows(const StatusJson& job) {
   for (const StatusJson& node_rank : job.at("missing_node_ranks"))
     text += "  node " + std::to_string(int_of(node_rank)) + "  missing\n";
   for (const StatusJson& node : job.at("left_out")) {
-    text += "  left out: node " + std::to_string(int_of(node.at("node_rank"))) + " (" +
-            printable(node.at("host").get<std::string>()) + ") after round " +
-            std::to_string(int_of(node.at("round"))) + ": " +
-            printable(node.at("reason").get<std::string>()) + "\n";
+    text += "  left out: node " + number_at(node, "node_rank") + " (" + text_at(node, "host") +
+            ") after round " + number_at(node, "round") + ": " + text_at(node, "reason") + "\n";
   }
   return text;
 }
@@ -235,12 +229,10 @@ std::string slow_rows(const StatusJson& job) {
 
 std::string job_failure(const StatusJson& failure) {
   if (failure.is_null()) return "";
-  return "  last failure: rank " + std::to_string(int_of(failure.at("rank"))) + " on node " +
-         std::to_string(int_of(failure.at("node_rank"))) + " (" +
-         printable(failure.at("host").get<std::string>()) + "), " +
-         printable(failure.at("ended").get<std::string>()) + ", in round " +
-         std::to_string(int_of(failure.at("round"))) + ", at " +
-         printable(failure.at("time").get<std::string>()) + "\n";
+  return "  last failure: rank " + number_at(failure, "rank") + " on node " +
+         number_at(failure, "node_rank") + " (" + text_at(failure, "host") + "), " +
+         text_at(failure, "ended") + ", in round " + number_at(failure, "round") + ", at " +
+         text_at(failure, "time") + "\n";
 }
 
 // Characters of UTF-8 text.
@@ -397,13 +389,13 @@ std::optional<JobRow> job_row(std::string_view json) {
       nodes += "/" + std::to_string(least) + (least == most ? "" : ":" + std::to_string(most));
     }
     const int most_restarts = int_of(job.at("max_restarts"));
-    return JobRow{.job = printable(job.at("run_id").get<std::string>()),
-                  .state = printable(job.at("phase").get<std::string>()),
+    return JobRow{.job = text_at(job, "run_id"),
+                  .state = text_at(job, "phase"),
                   .nodes = std::move(nodes),
                   .workers = has_world ? std::to_string(count_in(job.at("world_size"))) : "-",
                   .restarts = std::to_string(count_in(job.at("restarts"))) +
                               (most_restarts > 0 ? "/" + std::to_string(most_restarts) : ""),
-                  .up = duration(job.at("up_s").get<double>()),
+                  .up = time_at(job, "up_s"),
                   .command = std::move(command)};
   } catch (const StatusJson::exception&) {
     return std::nullopt;
@@ -529,9 +521,8 @@ void StateHistory::add(std::string_view job_json) {
       if (row >= kMostNodes || nodes_.size() >= 4 * kMostNodes) break;
       auto& [name, letters] = nodes_[{run_id, row++}];
       const std::string now =
-          (node.at("node_rank").is_number() ? "node " + std::to_string(int_of(node.at("node_rank")))
-                                            : "spare") +
-          "  " + printable(node.at("host").get<std::string>());
+          (node.at("node_rank").is_number() ? "node " + number_at(node, "node_rank") : "spare") +
+          "  " + text_at(node, "host");
       if (name != now) letters.clear();  // another node has this row
       name = now;
       letters += letter_of(node.at("state").get<std::string>());

@@ -117,16 +117,16 @@ std::vector<FailureText> failures_of(const EventJson& event, double at_s) {
   return failures;
 }
 
-std::string node_name(const Node& node) {
-  return node.node_rank ? "node " + std::to_string(*node.node_rank) + " (" + node.host + ")"
-                        : "node on " + node.host;
-}
-
 void raise(Slowest& slowest, double seconds, const std::string& who) {
   if (seconds > slowest.seconds) slowest = {seconds, who};
 }
 
 }  // namespace
+
+std::string name_of(const Node& node) {
+  return node.node_rank ? "node " + std::to_string(*node.node_rank) + " (" + node.host + ")"
+                        : "node on " + node.host;
+}
 
 const char* word_of(MarkKind kind) {
   switch (kind) {
@@ -532,7 +532,7 @@ void add_up(Job& job) {
     for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
       known += node.totals.at(i);
       job.ledger.at(i) += node.totals.at(i) / nodes;
-      raise(job.slowest.at(i), node.totals.at(i), node_name(node));
+      raise(job.slowest.at(i), node.totals.at(i), name_of(node));
     }
     // The node counts as waiting before its first event and after its last one.
     job.ledger.at(agent::index_of(Phase::Waiting)) += std::max(0.0, job.wall_s - known) / nodes;
@@ -571,10 +571,10 @@ void find_slow(Job& job) {
   std::vector<std::pair<double, std::string>> processor;
   const int last = job.rounds.empty() ? 0 : job.rounds.back().round;
   for (const Node& node : job.nodes) {
-    arrivals.emplace_back(node.begin_s, node_name(node));
+    arrivals.emplace_back(node.begin_s, name_of(node));
     for (const Rank& rank : node.ranks) {
       if (rank.round != last) continue;
-      const std::string who = "rank " + std::to_string(rank.rank) + " on " + node_name(node);
+      const std::string who = "rank " + std::to_string(rank.rank) + " on " + name_of(node);
       if (rank.began_s && rank.alive_s) starts.emplace_back(*rank.alive_s - *rank.began_s, who);
       if (rank.processor_s) processor.emplace_back(*rank.processor_s, who);
     }
@@ -728,7 +728,7 @@ std::optional<Job> Builder::build(const Now& now) const {
   const auto there = static_cast<int>(std::min<std::size_t>(job.nodes.size(), 1 << 20));
   if (there < job.node_count)
     job.notes.push_back("this report has the events of " + std::to_string(there) + " of " +
-                        counted(static_cast<std::size_t>(job.node_count), "node") +
+                        counted(job.node_count, "node") +
                         "; for all of them, run drun report with the event files of all nodes");
   if (unreadable_lines_ > 0)
     job.notes.push_back(counted(unreadable_lines_, "line") +

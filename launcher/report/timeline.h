@@ -92,6 +92,8 @@ struct Node {
   std::vector<Rank> earlier_failures{};  // ranks that failed in earlier rounds
 };
 
+std::string name_of(const Node& node);  // "node 1 (gpu1)"
+
 struct Round {
   int round = 0;
   int restarts = 0;

@@ -22,12 +22,6 @@ constexpr std::size_t kMostNodeLines = 32;
 constexpr std::size_t kMostRoundLines = 20;
 constexpr std::size_t kLabelColumns = 26;
 
-std::string time_words(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  return in_words(
-      std::chrono::milliseconds(static_cast<long long>(std::min(seconds, 1e12) * 1000)));
-}
-
 char letter_of(Phase phase) {
   constexpr std::array kLetters{'w', 's', 'i', '+', '=', 'x', 'r', '-'};
   return kLetters.at(agent::index_of(phase));
@@ -71,10 +65,8 @@ class TextPage {
     const bool is_good = job_.outcome == "succeeded" || job_.outcome == "running";
     text_ = painted(is_good ? "1;32" : "1;31", printable(headline_of(job_)), has_color_) + "\n";
     line("  run " + printable(job_.run_id) + ", began " + printable(job_.started) + ", " +
-         time_words(job_.wall_s) + ", " +
-         counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
-         counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node") + ", " +
-         counted(static_cast<std::size_t>(std::max(0, job_.restarts)), "restart"));
+         in_words(job_.wall_s) + ", " + job_size(job_.world_size, job_.node_count) + ", " +
+         counted(job_.restarts, "restart"));
     if (job_.root_cause) cause(*job_.root_cause);
     timeline_rows();
     rounds();
@@ -100,7 +92,7 @@ class TextPage {
     line("  rank       " + std::to_string(failure.rank) + " on node " +
          std::to_string(failure.node_rank) + " (" + printable(failure.host) + "), pid " +
          std::to_string(failure.pid));
-    line("  ended      " + printable(failure.ended) + ", after " + time_words(failure.at_s) +
+    line("  ended      " + printable(failure.ended) + ", after " + in_words(failure.at_s) +
          " in round " + std::to_string(failure.round));
     const agent::Diagnosis diagnosis = diagnosis_of(job_);
     if (diagnosis.fault != agent::FaultClass::None) {
@@ -134,7 +126,7 @@ class TextPage {
     }
     if (job_.nodes.size() > shown.size())
       line("  and " + std::to_string(job_.nodes.size() - shown.size()) + " more nodes");
-    const std::string end = time_words(job_.wall_s);
+    const std::string end = in_words(job_.wall_s);
     std::string axis(kLabelColumns, ' ');
     axis += "0";
     if (width > end.size() + 1) axis += std::string(width - end.size() - 1, ' ') + end;
@@ -151,9 +143,8 @@ class TextPage {
     if (first > 0) line("  (" + std::to_string(first) + " rounds before)");
     for (std::size_t i = first; i < job_.rounds.size(); ++i) {
       const timeline::Round& round = job_.rounds[i];
-      line("  " + std::to_string(round.round) + "  after " + time_words(round.begin_s) + ", for " +
-           time_words(round.end_s - round.begin_s) + ", " +
-           counted(static_cast<std::size_t>(std::max(0, round.world_size)), "worker") +
+      line("  " + std::to_string(round.round) + "  after " + in_words(round.begin_s) + ", for " +
+           in_words(round.end_s - round.begin_s) + ", " + counted(round.world_size, "worker") +
            (round.reason.empty() ? "" : ": " + printable(round.reason)));
     }
   }
@@ -167,11 +158,11 @@ class TextPage {
       std::snprintf(share, sizeof(share), "%5.1f %%",
                     job_.wall_s > 0 ? 100 * seconds / job_.wall_s : 0.0);
       const timeline::Slowest& slowest = job_.slowest.at(i);
-      line("  " + fitted(word_of(static_cast<Phase>(i)), 12) + fitted(time_words(seconds), 14) +
+      line("  " + fitted(word_of(static_cast<Phase>(i)), 12) + fitted(in_words(seconds), 14) +
            share + "  " +
            (slowest.who.empty()
                 ? ""
-                : "longest: " + time_words(slowest.seconds) + ", " + printable(slowest.who)));
+                : "longest: " + in_words(slowest.seconds) + ", " + printable(slowest.who)));
     }
   }
 

@@ -59,7 +59,7 @@ struct RestartPolicy {
 // Names the file in which a worker shows its progress.
 inline constexpr const char* kProgressVariable = "DRUN_PROGRESS_FILE";
 
-// The progress of a node's workers in a round (docs/guide/restarts.md).
+// The progress of a node's workers in a round (docs/guide/elastic.md).
 struct WorkProgress {
   // The highest number in their progress files. It is progress only if the job was never there
   // before: a job that starts again from a checkpoint repeats some steps.

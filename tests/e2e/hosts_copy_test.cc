@@ -65,14 +65,6 @@ TEST_CASE("a host without drun gets a copy of this one, and keeps it") {
   CHECK(job({}).code == 0);
   CHECK(copies_in(homes.file("a")).size() == 4);
 
-  // A host behind another host gets the copy from there.
-  fs::remove_all(homes.file("b/.cache"));
-  const Ended tree = job({"--ssh-tree=1"});
-  INFO(tree.out << tree.err);
-  CHECK(tree.code == 0);
-  CHECK_THAT(tree.err, ContainsSubstring("b: copying drun ") && !ContainsSubstring("a: copying"));
-  CHECK(copies_in(homes.file("b")).size() == 1);
-
   const Ended without = job({"--no-copy"});
   CHECK(without.code == 127);
   CHECK_THAT(without.err, ContainsSubstring("a: drun: not found at /nowhere/drun or on PATH on "

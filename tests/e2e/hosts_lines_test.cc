@@ -268,9 +268,7 @@ TEST_CASE("output that imitates drun's protocol is shown unchanged and has no ef
   const PlainSsh ssh;
   write_file(ssh.directory().file("forge.py"), kForgery);
   const std::string script = "python3 forge.py";
-  const auto tree = GENERATE(as<std::string>{}, "", "--ssh-tree=1");
-  Words options = {"--stdin=rank0"};
-  if (!tree.empty()) options.push_back(tree);
+  const Words options = {"--stdin=rank0"};
   const Ended ended = run(ssh.launch("a,b,c", options, script), 60s);
   CHECK(ended.code == 0);
   for (const char* label : {"[a:0]: ", "[b:1]: ", "[c:2]: "}) {
@@ -292,11 +290,8 @@ TEST_CASE("output that imitates drun's protocol is shown unchanged and has no ef
 TEST_CASE("a worker cannot forge the end of a host whose agent was killed") {
   const PlainSsh ssh;
   write_file(ssh.directory().file("forge.py"), kForgery);
-  const auto tree = GENERATE(as<std::string>{}, "", "--ssh-tree=1");
-  Words options;
-  if (!tree.empty()) options.push_back(tree);
   // The agent is the parent of the shell that runs the script.
-  Running job(ssh.launch("a,b", options,
+  Running job(ssh.launch("a,b", {},
                          "python3 forge.py; [ $RANK = 0 ] || exec sleep 600; "
                          "echo up $PPID; exec sleep 600"));
   REQUIRE(eventually([&] { return job.out().find("up ") != std::string::npos; }, 30s));
@@ -347,6 +342,14 @@ TEST_CASE("variables for the workers do not affect the agents") {
   CHECK_THAT(here.out, ContainsSubstring("[default0]:" + expected) &&
                            ContainsSubstring("[default1]:" + expected));
   CHECK(here.err.empty());
+}
+
+TEST_CASE("a single host uses the secret in the environment of its login") {
+  const PlainSsh ssh("export DRUN_SECRET=0123456789abcdef0123456789abcdef");
+  const Ended ended = run(ssh.launch("a", {}, "echo rank $RANK has ${DRUN_SECRET-none}"), 60s);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("rank 0 has none\n"));
 }
 
 TEST_CASE("the program and its devices are looked up with the workers' environment") {

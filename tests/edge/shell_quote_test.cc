@@ -3,7 +3,7 @@
 #include <random>
 
 #include "launcher/base/version.h"
-#include "launcher/plan/remote_command.h"
+#include "launcher/hosts/remote_command.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 

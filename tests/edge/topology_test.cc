@@ -1,4 +1,4 @@
-#include "launcher/facts/topology_hwloc.h"
+#include "launcher/facts/topology.h"
 
 #include <sched.h>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "launcher/engines/host_list.h"
-#include "launcher/plan/host_pool.h"
+#include "launcher/hosts/host_pool.h"
 
 namespace {
 

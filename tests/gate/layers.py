@@ -20,7 +20,7 @@ worker_lib/tools/probe worker_lib/examples
 agent agent/spawn agent/process agent/preload agent/output agent/stacks agent/nccl_ras agent/diagnosis agent/hang agent/speed agent/status agent/http agent/workers
 agent/supervise
 launcher/base launcher/engines launcher/facts launcher/placement launcher/cli launcher/report
-launcher/plan launcher/remote launcher/commands launcher
+launcher/plan launcher/hosts launcher/remote launcher/commands launcher
 """.split()
 PARTS = ("rendezvous", "agent", "launcher", "worker_lib")
 FOR_WORKERS = ("rendezvous/base", "rendezvous/net", "rendezvous/tls", "rendezvous/job", "rendezvous/store")

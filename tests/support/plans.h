@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "launcher/plan/host_plan.h"
-#include "launcher/plan/node_plan.h"
+#include "launcher/hosts/host_plan.h"
+#include "launcher/hosts/node_plan.h"
 #include "launcher/plan/plan.h"
 #include "tests/support/results.h"
 

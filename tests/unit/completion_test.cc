@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "launcher/cli/command_options.h"
 #include "launcher/cli/help.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/cli/options.h"
 #include "rendezvous/base/text.h"
 #include "tests/support/catch.h"

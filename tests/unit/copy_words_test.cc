@@ -1,4 +1,4 @@
-#include "launcher/plan/remote_command.h"
+#include "launcher/hosts/remote_command.h"
 
 #include <string>
 #include <vector>

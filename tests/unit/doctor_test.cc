@@ -1,7 +1,7 @@
 // Tests the plan of drun doctor: the job's command line with probes in place of its program.
 #include "launcher/plan/doctor.h"
 
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"

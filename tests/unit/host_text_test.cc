@@ -30,38 +30,6 @@ TEST_CASE("a CPU quota is converted to cores, or to no limit") {
   CHECK(cores_within(0, std::nullopt) == 1);
 }
 
-TEST_CASE("entries of CUDA_VISIBLE_DEVICES count up to the first that names no device") {
-  CHECK(visible_gpus(std::nullopt, 8) == 8);
-  const auto [list, count] = GENERATE(table<std::string, int>({
-      {"", 0},
-      {"0", 1},
-      {"0,1,7", 3},
-      {" 2 , 3 ", 2},
-      {"0,8,1", 1},
-      {"0,-1,1", 1},
-      {"-1", 0},
-      {"NoDevFiles", 0},
-      {"GPU-8932f937,GPU-1", 2},
-      {"MIG-1,0", 1},
-      {"0,GPU-1", 1},
-      {"GPU-1,MIG-2", 1},
-      {"MIG-GPU-1/0/0,MIG-GPU-1/1/0", 2},
-      {"0,x", 1},
-      {"0,1,0", 0},
-      {"GPU-1,GPU-1", 0},
-  }));
-  CAPTURE(list);
-  CHECK(visible_gpus(list, 8) == count);
-}
-
-TEST_CASE("visible GPUs have the names in CUDA_VISIBLE_DEVICES, or numbers") {
-  using Names = std::vector<std::string>;
-  CHECK(visible_gpu_names(std::nullopt, 3) == Names{"0", "1", "2"});
-  CHECK(visible_gpu_names(" 2 ,0", 3) == Names{"2", "0"});
-  CHECK(visible_gpu_names("9,10,-1", std::nullopt) == Names{"9", "10"});
-  CHECK(visible_gpu_names("9", 3).empty());
-}
-
 TEST_CASE("the kernel's GPU files are parsed") {
   CHECK(nvidia_device_number("nvidia12") == 12);
   for (const char* file :

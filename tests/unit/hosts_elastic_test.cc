@@ -1,6 +1,6 @@
 // Tests --nnodes=MIN:MAX with --hosts: which hosts may coordinate the job, and the plans of the
 // nodes.
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"

@@ -74,8 +74,7 @@ TEST_CASE("after an invalid frame header the rest of the stream is treated as te
   const std::string begin = agent::preamble(kNonce) + good;
   for (const std::string& bad :
        {std::string("drun: crashed\n"), std::string(5, '\0'), std::string("C\xff\xff\xff\xff", 5),
-        std::string("C\x00\x50\x00\x01", 5), agent::to_frame(FrameType::Ended, "1"),
-        agent::to_frame(FrameType::StrayOut, "x")}) {
+        std::string("C\x00\x50\x00\x01", 5), std::string("R\0\0\0\1x", 6)}) {
     const std::string bytes = begin + bad + good;
     for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, bytes.size()})
       CHECK(taken_apart(bytes, piece) ==
@@ -87,29 +86,11 @@ TEST_CASE("a frame that is truncated by the end of the stream is shown only if i
   const std::string begin = agent::preamble(kNonce);
   CHECK(taken_apart(begin + agent::to_frame(FrameType::Out, "a line").substr(0, 9), 4).frames ==
         Parts{.stray = "", .frames = {{FrameType::Out, "a li"}}}.frames);
-  const std::string relayed = agent::relayed_frame(3, {FrameType::StrayErr, "a line"});
-  CHECK(taken_apart(begin + relayed.substr(0, relayed.size() - 2), 4).frames.size() == 1);
   for (const std::string& frame : {agent::to_frame(FrameType::Control, "0123456789"),
-                                   agent::to_frame(FrameType::Lines, "0123456789"),
-                                   agent::relayed_frame(3, {FrameType::Control, "0123456789"})}) {
+                                   agent::to_frame(FrameType::Lines, "0123456789")}) {
     for (std::size_t size = 1; size < frame.size(); ++size)
       CHECK(taken_apart(begin + frame.substr(0, size), 5) == Parts{});
   }
-}
-
-TEST_CASE("a relayed frame has the host's number and only types that a relay writes") {
-  for (const FrameType type : {FrameType::Control, FrameType::Out, FrameType::Err, FrameType::Lines,
-                               FrameType::StrayOut, FrameType::StrayErr, FrameType::Ended}) {
-    const std::string frame = agent::relayed_frame(70000, {type, kForged});
-    const auto read = agent::parse_relayed(std::string_view(frame).substr(agent::kFrameHeadBytes));
-    REQUIRE(read);
-    CHECK(read->host == 70000);
-    CHECK(read->frame.type == type);
-    CHECK(read->frame.payload == kForged);
-  }
-  const std::string within = agent::relayed_frame(1, {FrameType::Relayed, "x"});
-  CHECK_FALSE(agent::parse_relayed(std::string_view(within).substr(agent::kFrameHeadBytes)));
-  for (const char* bad : {"", "0000", "0000?", "0000R"}) CHECK_FALSE(agent::parse_relayed(bad));
 }
 
 TEST_CASE("workers' lines are decoded unchanged from a frame") {

@@ -120,7 +120,6 @@ TEST_CASE("every field of a message has its value after decoding, whatever bytes
   check_round_trip(changed<Hello>());
   check_round_trip(changed<Go>());
   check_round_trip(changed<End>());
-  check_round_trip(changed<RelayStart>());
   std::string all_bytes;
   for (int byte = 0; byte < 256; ++byte) all_bytes += static_cast<char>(byte);
   check_round_trip(End{.text = all_bytes});
@@ -152,8 +151,8 @@ TEST_CASE("a malformed message is rejected with the position of the defect") {
   CHECK_THAT(defect(R"(hello ["",0,[1,2,["a",3]],""])"), ContainsSubstring("malformed at /2/2/1/"));
   CHECK_THAT(defect(R"(hello ["",1e99,[1,2,[]],""])"), ContainsSubstring("/1/"));
   CHECK_THAT(defect(R"(hello ["",99999999999,[1,2,[]],""])"), ContainsSubstring("/1/"));
-  CHECK_THAT(defect("hello " + std::string(2 * kMostLineBytes, ' ')),
-             ContainsSubstring("has over 8 MiB"));
+  CHECK_THAT(defect("hello " + std::string(kMostLineBytes, ' ')),
+             ContainsSubstring("has over 4 MiB"));
   CHECK_THAT(defect(R"(found [[["/bin/p",4]],null,""])"), ContainsSubstring("/0/0/1/"));
 }
 

@@ -1,5 +1,5 @@
 // Tests where the log files of a job over ssh are written.
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 #include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"

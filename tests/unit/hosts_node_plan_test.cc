@@ -1,6 +1,6 @@
 // Tests the plan of a node: what it looks up on the node's host, and how it depends on the host's
 // facts.
-#include "launcher/plan/node_plan.h"
+#include "launcher/hosts/node_plan.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"

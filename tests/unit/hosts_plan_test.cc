@@ -1,5 +1,5 @@
 // Tests the plan for a command line with --hosts: the ssh commands, and the plan of each node.
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "launcher/plan/host_pool.h"
+#include "launcher/hosts/host_pool.h"
 #include "tests/support/catch.h"
 #include "tests/support/results.h"
 

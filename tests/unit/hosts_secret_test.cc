@@ -1,5 +1,5 @@
 // Tests the secret that a job on other machines has by default.
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"

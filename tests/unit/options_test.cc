@@ -7,8 +7,8 @@
 #include <functional>
 #include <map>
 
-#include "launcher/cli/command_options.h"
 #include "launcher/cli/completion.h"
+#include "launcher/cli/option_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 #include "tests/support/variables.h"
@@ -519,6 +519,15 @@ TEST_CASE("drun report accepts its options before and after the files") {
   CHECK_FALSE(parse({"report", "a", "-o"}));
   CHECK(unsourced({"--", "report"}).program == "report");
   CHECK(unsourced({"report"}, {}, "torchrun").program == "report");
+}
+
+TEST_CASE("drun logs accepts its options among the job and the ranks, also as letters") {
+  const LogsCommand logs{
+      .first = "night", .ranks = {{0, 3}, {7, 7}}, .is_following = true, .tail = 5};
+  CHECK(std::get<LogsCommand>(*parse({"logs", "night", "-fn", "5", "7", "0-3"})) == logs);
+  CHECK(std::get<LogsCommand>(*parse({"logs", "-n5", "night", "7", "-f", "--", "0-3"})) == logs);
+  CHECK(std::get<LogsCommand>(*parse({"logs", "-gn", "n"})).pattern == "n");
+  CHECK_THAT(line_error({"logs", "night", "x"}), ContainsSubstring("logs: \"x\" is not a list"));
 }
 
 TEST_CASE("drun status accepts its options before and after the job") {

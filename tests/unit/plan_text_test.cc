@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/base/words.h"
 #include "tests/support/catch.h"
 
 namespace drun {

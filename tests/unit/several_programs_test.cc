@@ -2,8 +2,9 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/workers/worker_command.h"
+#include "launcher/base/words.h"
 #include "launcher/cli/parse_programs.h"
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
 #include "launcher/plan/programs.h"

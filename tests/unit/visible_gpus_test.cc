@@ -66,6 +66,39 @@ TEST_CASE("if UUIDs are unknown, any UUID is accepted and numbers are checked") 
   CHECK(visible_gpu_names(std::nullopt, GpuTable{}).empty());
 }
 
+TEST_CASE("entries of CUDA_VISIBLE_DEVICES count up to the first that names no device") {
+  CHECK(visible_gpu_names(std::nullopt, unnamed_gpus(8)).size() == 8);
+  const auto [list, count] = GENERATE(table<std::string, std::size_t>({
+      {"", 0},
+      {"0", 1},
+      {"0,1,7", 3},
+      {" 2 , 3 ", 2},
+      {"0,8,1", 1},
+      {"0,-1,1", 1},
+      {"-1", 0},
+      {"NoDevFiles", 0},
+      {"GPU-8932f937,GPU-1", 2},
+      {"MIG-1,0", 1},
+      {"0,GPU-1", 1},
+      {"GPU-1,MIG-2", 1},
+      {"MIG-GPU-1/0/0,MIG-GPU-1/1/0", 2},
+      {"0,x", 1},
+      {"0,1,0", 0},
+      {"GPU-1,GPU-1", 0},
+  }));
+  CAPTURE(list);
+  CHECK(visible_gpu_names(list, unnamed_gpus(8)).size() == count);
+}
+
+TEST_CASE("visible GPUs have the names in CUDA_VISIBLE_DEVICES, or numbers") {
+  CHECK(visible_gpu_names(std::nullopt, unnamed_gpus(3)) == Names{"0", "1", "2"});
+  CHECK(visible_gpu_names(" 2 ,0", unnamed_gpus(3)) == Names{"2", "0"});
+  CHECK(trusted_gpu_names("9,10,-1") == Names{"9", "10"});
+  CHECK(visible_gpu_names("9", unnamed_gpus(3)).empty());
+  CHECK(trusted_gpu_names("GPU-1,GPU-2,MIG-3") == Names{"GPU-1", "GPU-2"});
+  CHECK(trusted_gpu_names("7,7").empty());
+}
+
 TEST_CASE("a MIG instance counts as one GPU, and workers get its name") {
   GpuTable divided = kDivided;
   divided.divided = {0, 1, 2};

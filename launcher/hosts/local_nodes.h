@@ -11,8 +11,8 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/facts/host.h"
-#include "launcher/plan/host_plan.h"
-#include "launcher/plan/host_pool.h"
+#include "launcher/hosts/host_plan.h"
+#include "launcher/hosts/host_pool.h"
 #include "rendezvous/base/result.h"
 
 namespace drun::hosts {

@@ -2,6 +2,15 @@
 // rendezvous endpoint, and the command that starts an agent on each host. node_plan.h makes the
 // plan of each node.
 //
+// Elastic jobs (--nnodes=MIN:MAX): MAX is at most the number of hosts with workers; further hosts
+// are spares.
+//
+// The workers' lines are sent to the launcher as frames, to be logged here, with
+//   --log-dir=DIR      one directory here, with a folder per rank of the whole job
+//   --gather-logs      the same for --redirects and --tee without --log-dir
+// With --no-gather-logs and --duplicate-...-filters, each host keeps its logs. Without any of
+// these, there are no logs, and lines are sent as text.
+//
 // Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
 #pragma once
 
@@ -52,8 +61,6 @@ struct HostPlan {
   std::string secret{};            // of the job; empty: none. Never printed
   std::string secret_from{};       // its origin: "/home/me/secret", "DRUN_SECRET", "this job's own"
   int fanout = 8;
-  // The hosts of each branch in order: the first one logs in to the others. Empty: no tree.
-  std::vector<std::vector<std::size_t>> branches{};
   std::string report_file{};
   std::string html_report_file{};
   std::optional<OutputSpec> lines{};  // set if the workers' lines arrive as frames; their files
@@ -68,56 +75,12 @@ struct HostPlan {
 Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
                                 const std::string& own_path);
 
-// For a job without --hosts: moves -np, -x and --map-by to where the plan for this machine reads
-// them.
-Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes);
-
-// --- Elastic jobs over ssh (--nnodes=MIN:MAX)
-//
-// Selects the hosts that may coordinate the job. MAX is at most the number of hosts with workers;
-// further hosts are spares. With three or more hosts the first three are endpoints, and the job
-// survives the loss of one. With fewer hosts, --master-addr or --store=worker, only the first host
-// is an endpoint. Errors: Usage.
-
-bool is_elastic_wish(const Options& options);
-
-// `hosts` is the number of hosts with workers.
-Result<void> check_node_count(const Options& options, std::size_t hosts);
-
 // The address of that node for other hosts.
 std::string address_of(const HostNode& node);
 
-// Call after the rendezvous endpoint is set. Sets nodes_wanted and seats; does nothing if the
-// number of nodes is fixed.
-void plan_elastic_hosts(HostPlan& plan, const Options& options);
+// --- As text (also for --explain) and as JSON (host_plan_text.cc)
 
-// --- The login tree (--ssh-tree)
-//
-// The launcher logs in to the first host of each branch, and that host logs in to the others of the
-// branch.
-
-// Above this number of hosts, a tree is the default.
-inline constexpr std::size_t kMostDirectHosts = 64;
-
-// Divides `hosts`, in order, into `wished` parts of equal size (differing by at most one). By
-// default there are about as many branches as hosts per branch. Empty: no tree.
-std::vector<std::vector<std::size_t>> branches_of(std::size_t hosts, std::optional<int> wished);
-
-// "8 branches: node01 (7 behind it), ...".
-std::string branches_text(const HostPlan& plan);
-
-// --- Whether the workers' lines are sent to the launcher as frames, to be logged here, and their
-// format on the console in that case
-//
-//   --log-dir=DIR      one directory here, with a folder per rank of the whole job
-//   --gather-logs      the same for --redirects and --tee without --log-dir
-//   --no-gather-logs   each host keeps its logs; so do --duplicate-...-filters
-//   none of them       no logs; lines are sent as text
-
-// Whether the hosts' lines are sent here.
-bool gathers_here(const Options& options);
-
-// Absent unless gathers_here().
-Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host);
+std::string host_plan_text(const HostPlan& plan);
+std::string host_plan_json(const HostPlan& plan);
 
 }  // namespace drun::hosts

@@ -24,31 +24,7 @@
 
 namespace drun::hosts {
 
-// --- One item of a host list: [user@]name[:tail]. The name may contain ranges.
-//
-// Errors: Usage: "item: reason; remedy".
-
-struct HostItem {
-  std::string user{};
-  std::vector<std::string> names{};   // not empty; none begins with '-', a prefix of ssh options
-  std::optional<std::string> tail{};  // after the ':'
-};
-
-Result<HostItem> parse_host_item(std::string_view text);
-
-// Splits at `separators` outside brackets and omits empty parts.
-std::vector<std::string_view> split_outside_brackets(std::string_view text,
-                                                     std::string_view separators);
-
 inline constexpr int kMostSlots = 65536;
-
-// Parses a number from 1 to kMostSlots; absent if it is anything else.
-std::optional<int> slot_count(std::string_view text);
-
-// --- The pool
-
-// Maximum number of hosts in a message; ", ..." replaces the rest.
-inline constexpr std::size_t kMostShownHosts = 8;
 
 struct PoolHost {
   std::string name{};  // without user, brackets and slots

@@ -18,7 +18,7 @@
 
 #include "launcher/facts/host.h"
 #include "launcher/facts/topology.h"
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/plan/plan.h"
 #include "rendezvous/base/result.h"
 

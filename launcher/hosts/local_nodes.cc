@@ -1,9 +1,10 @@
-#include "launcher/plan/local_nodes.h"
+#include "launcher/hosts/local_nodes.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "launcher/base/words.h"
+#include "launcher/facts/visible_gpus.h"
 #include "launcher/plan/programs.h"
 
 namespace drun::hosts {
@@ -22,17 +23,11 @@ std::vector<T> part_of(const std::vector<T>& all, std::size_t index, std::size_t
 
 // The visible GPUs by the names in the variable, or by number.
 std::vector<std::string> visible_names(const HostFacts& host) {
-  std::vector<std::string> names;
-  if (const auto list = variable(host, host.gpu_variable)) {
-    std::string_view left = *list;
-    while (!left.empty() && names.size() < static_cast<std::size_t>(std::max(host.gpus, 0))) {
-      const std::string_view name = left.substr(0, left.find(','));
-      names.emplace_back(name);
-      left.remove_prefix(std::min(name.size() + 1, left.size()));
-    }
-    return names;
-  }
-  for (int gpu = 0; gpu < host.gpus; ++gpu) names.push_back(std::to_string(gpu));
+  const auto list = variable(host, host.gpu_variable);
+  const auto most = static_cast<std::size_t>(std::max(host.gpus, 0));
+  std::vector<std::string> names =
+      list ? trusted_gpu_names(*list) : visible_gpu_names(list, unnamed_gpus(most));
+  names.resize(std::min(names.size(), most));
   return names;
 }
 
@@ -49,7 +44,7 @@ void share_gpus(HostPlan& plan, const HostFacts& host) {
     std::string list;
     for (const std::string& name : part_of(names, node, count))
       list += (list.empty() ? "" : ",") + name;
-    put(plan.nodes[node].environment, {host.gpu_variable, list});
+    set_variable(plan.nodes[node].environment, {host.gpu_variable, list});
   }
 }
 
@@ -59,7 +54,8 @@ void name_interface(HostNode& node, const HostFacts& host) {
     const bool is_exported =
         std::any_of(node.environment.begin(), node.environment.end(),
                     [name](const EnvironmentEntry& entry) { return entry.first == name; });
-    if (!is_exported && !variable(host, name)) put(node.environment, {name, kNodeInterface});
+    if (!is_exported && !variable(host, name))
+      set_variable(node.environment, {name, kNodeInterface});
   }
 }
 
@@ -69,9 +65,9 @@ std::string local_address(std::size_t node) { return "10.88.0." + std::to_string
 
 Result<void> check_local_nodes(const Options& options) {
   const auto is_given = [&options](const char* name) { return options.sources.contains(name); };
-  for (const char* other : {"--hosts", "--hostfile", "--host", "--machinefile", "--include",
-                            "--exclude", "--ssh", "--ssh-args", "--fanout", "--login-timeout",
-                            "--ssh-tree", "--no-gather-logs", "--no-copy"}) {
+  for (const char* other :
+       {"--hosts", "--hostfile", "--host", "--machinefile", "--include", "--exclude", "--ssh",
+        "--ssh-args", "--fanout", "--login-timeout", "--no-gather-logs", "--no-copy"}) {
     if (is_given(other))
       return usage_error(std::string("--local-nodes and ") + other,
                          "all nodes are on this machine; remove one of the two");

@@ -1,4 +1,4 @@
-#include "launcher/plan/node_plan.h"
+#include "launcher/hosts/node_plan.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "launcher/cli/option_values.h"
-#include "launcher/plan/local_nodes.h"
+#include "launcher/hosts/local_nodes.h"
 #include "launcher/plan/programs.h"
 #include "launcher/plan/rendezvous.h"
 #include "rendezvous/net/endpoint.h"
@@ -119,7 +119,7 @@ HostFacts node_facts(const HostPlan& plan, std::size_t rank, HostFacts host) {
   for (const EnvironmentEntry& entry : plan.nodes[rank].environment)
     if (!names_devices(entry.first)) host.exports.push_back(entry);
   host.addresses_of = {};  // the launcher has chosen the endpoints
-  if (!plan.secret.empty()) put(host.environment, {kSecretVariable, plan.secret});
+  if (!plan.secret.empty()) set_variable(host.environment, {kSecretVariable, plan.secret});
   LaunchedNode& launched = host.launched.emplace();
   launched.is_placed_later = !plan.endpoints.empty();
   const auto seat = std::find(plan.endpoints.begin(), plan.endpoints.end(), rank);

@@ -1,14 +1,14 @@
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "launcher/cli/option_values.h"
-#include "launcher/plan/host_pool.h"
-#include "launcher/plan/local_nodes.h"
+#include "launcher/hosts/host_pool.h"
+#include "launcher/hosts/local_nodes.h"
+#include "launcher/hosts/remote_command.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/programs.h"
-#include "launcher/plan/remote_command.h"
 #include "launcher/plan/rendezvous.h"
 
 namespace drun::hosts {
@@ -34,8 +34,7 @@ Result<void> check_lines_home(const Options& options) {
   return {};
 }
 
-}  // namespace
-
+// Whether the hosts' lines are sent here.
 bool gathers_here(const Options& options) {
   if (options.hosts.leaves_logs_there || options.doctor) return false;
   if (options.hosts.local_nodes && !options.gather_logs) return false;  // one folder per node
@@ -45,6 +44,7 @@ bool gathers_here(const Options& options) {
          (has_streams(options.redirects) || has_streams(options.tee));
 }
 
+// Absent unless gathers_here().
 Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host) {
   if (Result<void> fits = check_lines_home(options); !fits) return fits.error();
   if (!gathers_here(options)) return std::optional<OutputSpec>();
@@ -60,7 +60,48 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
   return std::optional(spec);
 }
 
-namespace {
+constexpr std::size_t kSeats = 3;
+
+bool is_elastic_wish(const Options& options) {
+  return options.nnodes && options.nnodes->min != options.nnodes->max;
+}
+
+// `hosts` is the number of hosts with workers.
+Result<void> check_node_count(const Options& options, std::size_t hosts) {
+  if (!options.nnodes) return {};
+  const NodeRange& nodes = *options.nnodes;
+  const auto most = static_cast<std::size_t>(nodes.max);
+  const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
+  if (!is_elastic_wish(options))
+    return most == hosts
+               ? Result<void>()
+               : usage_error("--nnodes", there + ", and each is a node; remove the option");
+  if (most > hosts)
+    return usage_error(
+        "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
+        there + ", and no others can join; write " +
+            std::to_string(std::min<std::size_t>(hosts, static_cast<std::size_t>(nodes.min))) +
+            ":" + std::to_string(hosts) + ", or list more hosts");
+  return {};
+}
+
+// With three or more hosts the first three are endpoints, and the job survives the loss of one.
+// With fewer hosts, --master-addr or --store=worker, only the first host is an endpoint. Call it
+// after the rendezvous endpoint is set.
+void plan_elastic_hosts(HostPlan& plan, const Options& options) {
+  if (!is_elastic_wish(options)) return;
+  plan.nodes_wanted = *options.nnodes;
+  const bool is_one =
+      plan.has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
+  for (std::size_t seat = 0; seat < (is_one ? 1 : kSeats); ++seat) plan.seats.push_back(seat);
+  if (!plan.local_nodes) {
+    plan.endpoints = plan.seats;
+    plan.has_workers_store = options.store == StoreHost::Worker;
+  } else if (options.store == StoreHost::Worker && !options.master_port &&
+             plan.local_ports.empty()) {
+    plan.master_port = kMeetingPort;  // rank 0 listens on the master port
+  }
+}
 
 // Rejects options that a job over ssh does not support.
 Result<void> check(const Options& options) {
@@ -202,7 +243,7 @@ std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
   if (host.devices.empty()) return environment;
   std::string list;
   for (const int device : host.devices) list += (list.empty() ? "" : ",") + std::to_string(device);
-  put(environment, {"CUDA_VISIBLE_DEVICES", list});
+  set_variable(environment, {"CUDA_VISIBLE_DEVICES", list});
   return environment;
 }
 
@@ -249,8 +290,9 @@ Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFac
   return {};
 }
 
-// Each login needs CPU time: too many at a time delay one another.
-int default_fanout(const HostFacts& host) { return std::clamp(4 * host.usable_cpus, 8, 64); }
+// A login takes about 300 ms, of which 40 ms are processor time of this machine: more logins at a
+// time only delay one another.
+int default_fanout(const HostFacts& host) { return std::clamp(16 * host.usable_cpus, 32, 256); }
 
 HostPlan frame_of(const Options& options, const HostFacts& host) {
   const bool is_torchrun = options.invoked_as == "torchrun";
@@ -265,6 +307,10 @@ HostPlan frame_of(const Options& options, const HostFacts& host) {
 }
 
 }  // namespace
+
+std::string address_of(const HostNode& node) {
+  return node.address.empty() ? node.name : node.address;
+}
 
 Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                 const std::string& own_path) {
@@ -299,113 +345,12 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   }
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
   plan_elastic_hosts(plan, options);
-  if (!plan.local_nodes) plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (HostNode& node : plan.nodes)
     node.ssh_command = plan.local_nodes ? std::vector<std::string>{own_path, "--from-stdin"}
                                         : ssh_command(options.hosts, node, own_path);
   plan.warnings.insert(plan.warnings.end(), notes.warnings.begin(), notes.warnings.end());
   return plan;
-}
-
-Result<void> resolve_without_hosts(Options& options, HostFacts& host, PlanNotes& notes) {
-  const HostOptions& host_options = options.hosts;
-  for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
-                             "--login-timeout", "--no-gather-logs", "--ssh-tree", "--no-copy"}) {
-    if (options.sources.contains(option))
-      return usage_error(option, "it requires --hosts or --hostfile");
-  }
-  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
-  Result<std::vector<EnvironmentEntry>> exports = exported(host_options.exports, here, notes);
-  if (!exports) return exports.error();
-  host.exports = *std::move(exports);
-  const auto per_node = host_options.map_by ? host_options.map_by->per_node : std::nullopt;
-  const std::optional<int> workers = host_options.np ? host_options.np : per_node;
-  if (!workers) return {};
-  const std::string option = host_options.np ? "--np" : "--map-by";
-  if (options.nproc_per_node)
-    return usage_error(option + " and --nproc-per-node", "they conflict; remove one");
-  options.nproc_per_node = WorkerCount(*workers);
-  options.sources["--nproc-per-node"] = option;
-  return {};
-}
-
-namespace {
-
-constexpr std::size_t kSeats = 3;
-
-}  // namespace
-
-bool is_elastic_wish(const Options& options) {
-  return options.nnodes && options.nnodes->min != options.nnodes->max;
-}
-
-Result<void> check_node_count(const Options& options, std::size_t hosts) {
-  if (!options.nnodes) return {};
-  const NodeRange& nodes = *options.nnodes;
-  const auto most = static_cast<std::size_t>(nodes.max);
-  const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
-  if (!is_elastic_wish(options))
-    return most == hosts
-               ? Result<void>()
-               : usage_error("--nnodes", there + ", and each is a node; remove the option");
-  if (most > hosts)
-    return usage_error(
-        "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
-        there + ", and no others can join; write " +
-            std::to_string(std::min<std::size_t>(hosts, static_cast<std::size_t>(nodes.min))) +
-            ":" + std::to_string(hosts) + ", or list more hosts");
-  return {};
-}
-
-void plan_elastic_hosts(HostPlan& plan, const Options& options) {
-  if (!is_elastic_wish(options)) return;
-  plan.nodes_wanted = *options.nnodes;
-  const bool is_one =
-      plan.has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
-  for (std::size_t seat = 0; seat < (is_one ? 1 : kSeats); ++seat) plan.seats.push_back(seat);
-  if (!plan.local_nodes) {
-    plan.endpoints = plan.seats;
-    plan.has_workers_store = options.store == StoreHost::Worker;
-  } else if (options.store == StoreHost::Worker && !options.master_port &&
-             plan.local_ports.empty()) {
-    plan.master_port = kMeetingPort;  // rank 0 listens on the master port
-  }
-}
-
-std::string address_of(const HostNode& node) {
-  return node.address.empty() ? node.name : node.address;
-}
-
-namespace {
-
-// The square root, rounded up.
-std::size_t root_of(std::size_t hosts) {
-  std::size_t root = 1;
-  while (root * root < hosts) ++root;
-  return root;
-}
-
-}  // namespace
-
-std::vector<std::vector<std::size_t>> branches_of(std::size_t hosts, std::optional<int> wished) {
-  if (!wished && hosts <= kMostDirectHosts) return {};
-  const std::size_t count = wished ? static_cast<std::size_t>(*wished) : root_of(hosts);
-  if (count >= hosts) return {};
-  std::vector<std::vector<std::size_t>> branches(count);
-  for (std::size_t host = 0; host < hosts; ++host) branches[host * count / hosts].push_back(host);
-  return branches;
-}
-
-std::string branches_text(const HostPlan& plan) {
-  std::string text = std::to_string(plan.branches.size()) + " branches: ";
-  for (std::size_t i = 0; i < plan.branches.size(); ++i) {
-    if (i == kMostShownHosts) return text + ", ...";
-    const auto& branch = plan.branches[i];
-    text += (i == 0 ? "" : ", ") + plan.nodes[branch.front()].name + " (" +
-            std::to_string(branch.size() - 1) + " behind it)";
-  }
-  return text;
 }
 
 }  // namespace drun::hosts

@@ -1,4 +1,4 @@
-#include "launcher/plan/host_pool.h"
+#include "launcher/hosts/host_pool.h"
 
 #include <algorithm>
 #include <charconv>
@@ -18,6 +18,16 @@ namespace {
 Error bad(std::string_view item, const std::string& reason) {
   return Error{ErrorCode::Usage, "\"" + std::string(item) + "\": " + reason};
 }
+
+// Of the hosts in a message; ", ..." replaces the rest.
+constexpr std::size_t kMostShownHosts = 8;
+
+// One item of a host list: [user@]name[:tail]. The name may contain ranges.
+struct HostItem {
+  std::string user{};
+  std::vector<std::string> names{};   // not empty; none begins with '-', a prefix of ssh options
+  std::optional<std::string> tail{};  // after the ':'
+};
 
 bool is_letter_or_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -76,8 +86,6 @@ Result<HostItem> parse_names(std::string_view whole, std::string_view text) {
   return item;
 }
 
-}  // namespace
-
 Result<HostItem> parse_host_item(std::string_view text) {
   const std::size_t at = text.find('@');
   const std::string_view user = at == text.npos ? std::string_view() : text.substr(0, at);
@@ -90,6 +98,7 @@ Result<HostItem> parse_host_item(std::string_view text) {
   return item;
 }
 
+// Splits at `separators` outside brackets and omits empty parts.
 std::vector<std::string_view> split_outside_brackets(std::string_view text,
                                                      std::string_view separators) {
   std::vector<std::string_view> parts;
@@ -106,6 +115,7 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text,
   return parts;
 }
 
+// A number from 1 to kMostSlots.
 std::optional<int> slot_count(std::string_view text) {
   int count = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -113,8 +123,6 @@ std::optional<int> slot_count(std::string_view text) {
   if (count < 1 || count > kMostSlots) return std::nullopt;
   return count;
 }
-
-namespace {
 
 Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
 

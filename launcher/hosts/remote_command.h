@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
-#include "launcher/plan/host_plan.h"
+#include "launcher/hosts/host_plan.h"
 
 namespace drun::hosts {
 
@@ -27,8 +27,8 @@ std::string remote_command(const std::string& own_path, bool may_copy);
 std::vector<std::string> ssh_command(const HostOptions& options, const HostNode& node,
                                      const std::string& own_path);
 
-// --- The dialog between the login script of a host without drun and the launcher, or relay, that
-// copies its own drun to the host
+// --- The dialog between the login script of a host without drun and the launcher, which copies its
+// own drun to the host
 //
 //   script -> launcher  "@drun want MACHINE [VERSION]": neither path has this version. MACHINE is
 //                       the output of uname -m; VERSION is the version of an installed drun.
