@@ -29,6 +29,7 @@ using std::chrono::seconds;
 using test::all_reduce_of;
 using test::check_exited;
 using test::failure_of;
+using test::finish;
 using test::RankEnd;
 using test::run_ranks;
 using test::run_shm_processes;
@@ -187,6 +188,28 @@ TEST_CASE("shared memory: a send to or a receive from a lost rank fails and name
   CHECK_THAT(ends[0].said,
              ContainsSubstring("peer lost 1: lost rank 1: its process ended\nin time"));
   CHECK_THAT(ends[2].said,
+             ContainsSubstring("peer lost 1: lost rank 1: its process ended\nin time"));
+}
+
+TEST_CASE("shared memory: a receive from any rank fails if its sender is killed halfway") {
+  const auto ends = run_shm_processes(
+      3,
+      [](ShmRank& self, const Say& say) {
+        std::vector<float> data(4U << 20);
+        std::unique_ptr<Transfer> message;
+        if (self.rank() == 0) message = self.backend().start_recv(data, std::nullopt, 0);
+        self.barrier();
+        if (self.rank() == 1) {
+          message = self.backend().start_send(data, 0, 0);
+          raise(SIGKILL);
+        }
+        if (self.rank() == 2) return say(self.failure_of([&] { self.recv(data, 0); }));
+        const auto began = Clock::now();
+        say(self.failure_of([&] { finish(message); }));
+        say(took(began, seconds(5)));
+      },
+      /*reads_peers=*/false);
+  CHECK_THAT(ends[0].said,
              ContainsSubstring("peer lost 1: lost rank 1: its process ended\nin time"));
 }
 

@@ -122,6 +122,7 @@ class RingReader {
 constexpr std::size_t kMostKeptBytes = 256 * 1024;
 
 struct Outgoing {
+  std::optional<int> to;  // always set
   std::uint32_t tag = 0;
   const std::byte* data = nullptr;
   std::size_t bytes = 0;

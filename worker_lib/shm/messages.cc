@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace drun::worker::shm {
@@ -17,62 +18,52 @@ constexpr std::chrono::microseconds kMomentOfMoving{500};
 
 }  // namespace
 
-class Messages::Sending final : public Transfer {
+// An Outgoing or Incoming message that has been started.
+template <typename Message>
+class Messages::Started final : public Transfer {
  public:
-  Sending(Messages& messages, std::shared_ptr<Outgoing> message, int to)
-      : messages_(messages), message_(std::move(message)), to_(to) {}
-  ~Sending() override {
+  Started(Messages& messages, std::shared_ptr<Message> message)
+      : messages_(messages), message_(std::move(message)) {}
+  ~Started() override {
     if (is_finished_) return;
     const std::lock_guard lock(messages_.mutex_);
     message_->is_dropped = true;
+    if constexpr (kIsReceive) messages_.matcher_.withdraw(message_);
   }
 
   int finish(Deadline deadline) override {
-    is_finished_ = messages_.wait_until(deadline, {to_}, [&] { return message_->is_done; });
-    if (is_finished_) return to_;
-    throw BackendFailure(Kind::Timeout, to_,
-                         "rank " + std::to_string(to_) + " has not received it in time");
+    is_finished_ = messages_.wait_until(deadline, peer(), [&] { return message_->is_done; });
+    if constexpr (kIsReceive) {
+      if (!is_finished_) throw BackendFailure(Kind::Timeout, peer(), "no message came in time");
+      if (!message_->mismatch.empty()) {
+        throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
+      }
+      return *message_->from;
+    } else {
+      if (is_finished_) return *message_->to;
+      throw BackendFailure(
+          Kind::Timeout, message_->to,
+          "rank " + std::to_string(*message_->to) + " has not received it in time");
+    }
   }
   std::optional<bool> is_done() override {
-    return messages_.would_end({to_}, [&] { return message_->is_done; });
+    return messages_.would_end(peer(), [&] { return message_->is_done; });
   }
 
  private:
-  Messages& messages_;
-  std::shared_ptr<Outgoing> message_;
-  const int to_;
-  bool is_finished_ = false;
-};
+  static constexpr bool kIsReceive = std::is_same_v<Message, Incoming>;
 
-class Messages::Receiving final : public Transfer {
- public:
-  Receiving(Messages& messages, std::shared_ptr<Incoming> message)
-      : messages_(messages), message_(std::move(message)), from_(message_->from) {}
-  ~Receiving() override {
-    if (is_finished_) return;
-    const std::lock_guard lock(messages_.mutex_);
-    message_->is_dropped = true;
-    messages_.matcher_.withdraw(message_);
-  }
-
-  int finish(Deadline deadline) override {
-    is_finished_ = messages_.wait_until(deadline, from_, [&] { return message_->is_done; });
-    if (!is_finished_) {
-      throw BackendFailure(Kind::Timeout, from_, "no message came in time");
+  // Of a receive from any rank, known once a message has been matched.
+  const std::optional<int>& peer() const {
+    if constexpr (kIsReceive) {
+      return message_->from;
+    } else {
+      return message_->to;
     }
-    if (!message_->mismatch.empty()) {
-      throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
-    }
-    return *message_->from;
-  }
-  std::optional<bool> is_done() override {
-    return messages_.would_end(from_, [&] { return message_->is_done; });
   }
 
- private:
   Messages& messages_;
-  std::shared_ptr<Incoming> message_;
-  const std::optional<int> from_;  // as requested
+  std::shared_ptr<Message> message_;
   bool is_finished_ = false;
 };
 
@@ -85,7 +76,8 @@ Messages::Messages(const Segment& segment, int rank, SpinPolicy spin, AbortFlag&
 }
 
 std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to, int tag) {
-  const Outgoing message{.tag = static_cast<std::uint32_t>(tag),
+  const Outgoing message{.to = to,
+                         .tag = static_cast<std::uint32_t>(tag),
                          .data = static_cast<const std::byte*>(data.data),
                          .bytes = data.count * size_bytes(data.type),
                          .signature = signature_of(data.type, data.count)};
@@ -98,7 +90,7 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
   auto queued = std::make_shared<Outgoing>(message);
   link(to).send(queued);
   move();
-  return std::make_unique<Sending>(*this, std::move(queued), to);
+  return std::make_unique<Started<Outgoing>>(*this, std::move(queued));
 }
 
 std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::optional<int> from,
@@ -125,11 +117,11 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
     matcher_.withdraw(message);
     abort_flag_.check();
   }
-  return std::make_unique<Receiving>(*this, message);
+  return std::make_unique<Started<Incoming>>(*this, std::move(message));
 }
 
 template <typename Question>
-bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
+bool Messages::would_end(const std::optional<int>& peer, Question&& is_done) {
   std::unique_lock lock(mutex_);
   if (is_done()) return true;
   const Deadline until = Deadline::clock::now() + kMomentOfMoving;
@@ -144,7 +136,7 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
 }
 
 template <typename Question>
-bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
+bool Messages::wait_until(Deadline deadline, const std::optional<int>& peer, Question&& is_done) {
   WakeFlag& bell = segment_.message_bell(rank_);
   std::unique_lock lock(mutex_);
   if (is_done()) return true;
@@ -152,10 +144,12 @@ bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&&
   bool is_in_time = true;
   while (true) {
     const std::uint32_t rings = bell.rings.load();
-    const bool is_over = abort_flag_.is_raised() || is_hopeless(peer);
+    const std::optional<int> expected = peer;
+    const bool is_over = abort_flag_.is_raised() || is_hopeless(expected);
     move();
     // A message that has arrived is received in any case.
     if (is_done() || is_over || !is_in_time) break;
+    if (peer != expected) continue;  // matched just now, with a rank that may have ended before
     lock.unlock();
     is_in_time =
         wait_at(bell, spin_, deadline, [&] { return has_frames() || bell.rings.load() != rings; });

@@ -38,8 +38,8 @@ class Messages {
                                        ClaimSide claim = {});
 
  private:
-  class Sending;
-  class Receiving;
+  template <typename Message>
+  class Started;
   // A message without a recv.
   struct Kept {
     int from = 0;
@@ -58,11 +58,11 @@ class Messages {
 
   // Whether a wait would end at once. Moves messages for a moment while there is progress.
   template <typename Question>
-  bool would_end(std::optional<int> peer, Question&& is_done);
+  bool would_end(const std::optional<int>& peer, Question&& is_done);
   // Moves messages until is_done(), which is called with the lock held. False if the deadline
-  // passes. `peer`: the rank that must do its part; absent: any.
+  // passes. `peer`: the rank that must do its part; absent: any. It can change with the lock held.
   template <typename Question>
-  bool wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done);
+  bool wait_until(Deadline deadline, const std::optional<int>& peer, Question&& is_done);
   bool is_hopeless(std::optional<int> peer) const;
   std::vector<int> others() const;
   bool has_frames() const;
