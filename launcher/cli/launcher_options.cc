@@ -89,7 +89,7 @@ void declare_hosts(OptionTable& table, Options& options) {
              "do not copy this drun to hosts that have none, or another version",
              kOwnWithoutVariable);
   table.value("--fanout", hosts.fanout, parse_positive, "N",
-              "number of logins at the same time [default: 4 per core, from 8 to 64]",
+              "number of logins at the same time [default: 16 per core, from 32 to 256]",
               kOwnWithoutVariable);
   table.value("--login-timeout", hosts.login_timeout, parse_interval, "S",
               "give up on a host that has not answered after S seconds [default: 120]",

@@ -102,9 +102,9 @@ TEST_CASE("the default fanout grows with the number of cores") {
     host.usable_cpus = cores;
     return test::host_plan_of(words, host).fanout;
   };
-  CHECK(fanout(1, {"--hosts=a,b", "p"}) == 8);
-  CHECK(fanout(6, {"--hosts=a,b", "p"}) == 24);
-  CHECK(fanout(128, {"--hosts=a,b", "p"}) == 64);
+  CHECK(fanout(1, {"--hosts=a,b", "p"}) == 32);
+  CHECK(fanout(6, {"--hosts=a,b", "p"}) == 96);
+  CHECK(fanout(128, {"--hosts=a,b", "p"}) == 256);
   CHECK(fanout(128, {"--hosts=a,b", "--fanout=100", "p"}) == 100);
 }
 
