@@ -14,7 +14,7 @@ LAYERS = """
 worker_lib/include/drun
 rendezvous/base rendezvous/net rendezvous/tls rendezvous/job rendezvous/protocol rendezvous/ranks rendezvous/store
 rendezvous/leader rendezvous/coordinator rendezvous/server rendezvous/member
-worker_lib/base worker_lib/math worker_lib/algorithms worker_lib/mesh worker_lib/shm worker_lib/tcp worker_lib/gloo worker_lib/nccl
+worker_lib/base worker_lib/math worker_lib/algorithms worker_lib/mesh worker_lib/shm worker_lib/tcp worker_lib/ucx worker_lib/gloo worker_lib/nccl
 worker_lib/mpi worker_lib/node worker_lib/store worker_lib/start worker_lib/core worker_lib/tools/perf
 worker_lib/tools/probe worker_lib/examples
 agent agent/spawn agent/process agent/preload agent/output agent/stacks agent/nccl_ras agent/diagnosis agent/hang agent/speed agent/status agent/http agent/workers
