@@ -149,6 +149,7 @@ class NcclBackend final : public Backend {
     if (batch.empty()) return transfers;
     transfers.reserve(batch.size());
     std::vector<MessageCall> located_batch;
+    located_batch.reserve(batch.size());
     for (const MessageCall& message : batch) located_batch.push_back(located(message));
     if (is_wanted_) {
       const std::shared_ptr<StartQueue::Operation> operation = start_together(located_batch);

@@ -407,6 +407,7 @@ void add_pairs(Search& search) {
   const std::map<int, double> best = best_rates(search);
   if (best.size() < 3) return;  // nothing to compare with
   std::vector<double> rates;
+  rates.reserve(best.size());
   for (const auto& [node, rate] : best) rates.push_back(rate);
   std::sort(rates.begin(), rates.end());
   const double usual = rates[rates.size() / 2];
