@@ -22,6 +22,7 @@
 #include "tests/support/machine.h"
 #include "tests/support/mesh_ranks.h"
 #include "tests/support/process.h"
+#include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/tcp/frames.h"
 #include "worker_lib/tcp/job_key.h"
@@ -131,8 +132,8 @@ class PlayedRank {
     context.is_lookout = is_lookout;
     context.deadline = in(seconds(20));
     auto mesh = worker::make_tcp_mesh(context);
-    const std::string all = store->get("tcp/all", seconds(1));
-    mesh_ = worker::tcp::parse_place(all.substr(0, all.find('\n')));
+    context.rank = 1;
+    mesh_ = worker::tcp::parse_place(worker::gather_texts(context, "tcp", to_string(place_))[0]);
     return mesh;
   }
 

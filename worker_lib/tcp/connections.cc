@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "worker_lib/base/deadline.h"
+#include "worker_lib/mesh/gather_texts.h"
 
 namespace drun::worker::tcp {
 namespace {
@@ -51,30 +51,17 @@ Connections::Connections(const BackendContext& context, const Poller& poller)
   listener_ = listen_at(address);
   own_ = {address, listener_.port, make_key(), job_key_.has_value()};
   poller_.add(listener_.fd.get(), EPOLLIN, kListenerSource);
-  exchange_places(*context.store, context.deadline);
+  exchange_places(context);
   const auto node_of = [&](int rank) { return context.node_of[static_cast<std::size_t>(rank)]; };
   for (int other = 0; other < size_; ++other)
     if (node_of(other) != node_of(rank_)) peer(other).lane_count = kMostLanes;
 }
 
-// Publishes this rank's place and gets those of all others. Rank 0 collects them, so that each of
-// the others needs a single value. No operation uses the store afterwards.
-void Connections::exchange_places(KeyStore& store, Deadline deadline) {
-  const auto key_of = [](int rank) { return "tcp/" + std::to_string(rank); };
-  if (rank_ != 0) store.set(key_of(rank_), to_string(own_), left_until(deadline));
-  std::string all = to_string(own_);
-  if (rank_ == 0) {
-    for (int other = 1; other < size_; ++other)
-      all += "\n" + store.get(key_of(other), left_until(deadline));
-    store.set("tcp/all", all, left_until(deadline));
-  } else {
-    all = store.get("tcp/all", left_until(deadline));
-  }
-  std::string_view left = all;
+// No operation uses the store afterwards.
+void Connections::exchange_places(const BackendContext& context) {
+  const std::vector<std::string> places = gather_texts(context, "tcp", to_string(own_));
   for (Peer& each : peers_) {
-    const std::size_t end = std::min(left.find('\n'), left.size());
-    each.place = parse_place(left.substr(0, end));
-    left.remove_prefix(std::min(end + 1, left.size()));
+    each.place = parse_place(places[static_cast<std::size_t>(&each - peers_.data())]);
     if (each.place.has_job_key == own_.has_job_key) continue;
     const auto rank = static_cast<int>(&each - peers_.data());
     const std::string has = rank_text(job_key_ ? rank_ : rank);

@@ -145,7 +145,7 @@ class Connections {
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
-  void exchange_places(KeyStore& store, Deadline deadline);
+  void exchange_places(const BackendContext& context);
   Poller::Source source_of(int rank, std::size_t lane) const;
 
   void close(Lane& lane) const;

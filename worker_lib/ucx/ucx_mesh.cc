@@ -22,6 +22,7 @@
 #include "worker_lib/base/cores.h"
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
+#include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/tcp/tcp_mesh.h"
 #include "worker_lib/ucx/ucx_library.h"
@@ -93,38 +94,6 @@ struct Arrival {
   void* announced = nullptr;  // UCX's descriptor of data that must be read from the sender
 };
 
-// Every rank's text, which rank 0 collects: each of the others needs a single value.
-std::vector<std::string> all_addresses(const BackendContext& context, const std::string& own) {
-  const auto key_of = [](int rank) { return "ucx/" + std::to_string(rank); };
-  const auto text_of = [](const std::string& text) {
-    return std::to_string(text.size()) + ":" + text;
-  };
-  std::string all = text_of(own);
-  if (context.rank != 0) {
-    context.store->set(key_of(context.rank), own, left_until(context.deadline));
-    all = context.store->get("ucx/all", left_until(context.deadline));
-  } else {
-    for (int rank = 1; rank < context.size; ++rank)
-      all += text_of(context.store->get(key_of(rank), left_until(context.deadline)));
-    context.store->set("ucx/all", all, left_until(context.deadline));
-  }
-  std::vector<std::string> texts;
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t colon = std::min(all.find(':', at), all.size());
-    const std::string digits = all.substr(at, colon - at);
-    const bool is_number = !digits.empty() && digits.size() < 7 &&
-                           digits.find_first_not_of("0123456789") == std::string::npos;
-    const std::size_t bytes = is_number ? std::stoul(digits) : 0;
-    if (!is_number || bytes > all.size() - std::min(colon + 1, all.size())) break;
-    texts.push_back(all.substr(colon + 1, bytes));
-    at = colon + 1 + bytes;
-  }
-  if (texts.size() == static_cast<std::size_t>(context.size)) return texts;
-  throw BackendFailure(Kind::System, std::nullopt,
-                       "the store's value ucx/all is not the addresses of " +
-                           std::to_string(context.size) + " ranks");
-}
-
 // Owner:   keeps pointers to Sends and Receives from start() until they are done or given up.
 // Locks:   one mutex protects everything, UCX's worker too. A thread that sleeps has released it.
 class UcxMesh final : public Mesh {
@@ -139,7 +108,7 @@ class UcxMesh final : public Mesh {
     const auto neighbors = std::count(context.node_of.begin(), context.node_of.end(), node);
     has_core_ = neighbors <= usable_cores(online_cores());
     make_worker();
-    const std::vector<std::string> addresses = all_addresses(context, own_address());
+    const std::vector<std::string> addresses = gather_texts(context, "ucx", own_address());
     for (std::size_t rank = 0; rank < peers_.size(); ++rank) peers_[rank].address = addresses[rank];
     if (context.is_lookout) lookout_ = make_tcp_mesh(context);
   }
