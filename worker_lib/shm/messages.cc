@@ -34,7 +34,10 @@ class Messages::Started final : public Transfer {
   int finish(Deadline deadline) override {
     is_finished_ = messages_.wait_until(deadline, peer(), [&] { return message_->is_done; });
     if constexpr (kIsReceive) {
-      if (!is_finished_) throw BackendFailure(Kind::Timeout, peer(), "no message came in time");
+      if (!is_finished_) {
+        const std::lock_guard lock(messages_.mutex_);  // another thread can match it until then
+        throw BackendFailure(Kind::Timeout, peer(), "no message came in time");
+      }
       if (!message_->mismatch.empty()) {
         throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
       }
