@@ -16,8 +16,8 @@ import unittest
 
 # Runs a command with a directory as the root of its file system, with this machine's devices and processes.
 INSIDE = 'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
-# Optional libraries, which belong to the GPU's driver and to the programs that use them.
-NVIDIAS = {"libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"}
+# Optional libraries, which belong to the drivers of GPUs and networks and to the programs that use them.
+OF_HARDWARE = {"libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1", "libucp.so.0"}
 # Packages that every Debian system has, because apt needs them.
 ALWAYS_THERE = {"libc6", "libgcc-s1"}
 
@@ -155,7 +155,7 @@ class Image(Installed):
             if elf_class(path) == elf_class(sys.executable):  # not the 32-bit library
                 paths.setdefault(name, path)
         packages = set()
-        for library in wanted - NVIDIAS:
+        for library in wanted - OF_HARDWARE:
             if not library.startswith(("ld-linux", "linux-vdso")):
                 self.assertIn(library, paths)
                 # Debian's packages list a file under /lib or /usr/lib; /lib is a link to /usr/lib.
