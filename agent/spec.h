@@ -19,8 +19,8 @@
 namespace drun {
 
 // --- Placement of one worker: its CPUs, memory nodes, devices and number of threads. The
-// launcher's plan decides; agent/process/spawn applies it. CPUs and memory nodes have the kernel's
-// numbers (/sys/devices/system/{cpu,node}).
+// launcher's plan decides; agent/spawn/binding.h applies it. CPUs and memory nodes have the
+// kernel's numbers (/sys/devices/system/{cpu,node}).
 
 enum class MemoryPolicy {
   None,    // inherited from drun

@@ -40,7 +40,7 @@ struct Start {
 
 // Why the interpreter cannot start this worker; absent: it can. Every variable must have the same
 // value for both, since Python and the modules may have read it, except those of one rank, which
-// drun sets, and `device_variables`.
+// drun sets, and those that select devices.
 std::optional<std::string> mismatch(const Start& start, const Command& command);
 
 // The request of one worker. `agent` is the pid that becomes the worker's parent.

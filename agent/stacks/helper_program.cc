@@ -149,7 +149,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   void close() {
     timer_.cancel();
     if (reader_) reader_->close();
-    // As in process.cc: out of epoll first.
+    // As in agent/process/process.cc: out of epoll first.
     if (pidfd_.is_open()) ::close(pidfd_.release());
   }
 

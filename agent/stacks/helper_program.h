@@ -3,7 +3,7 @@
 //
 // Start:   does not wait for the exec, which counts for the limit.
 // Safety:  no shell; empty stdin. The program is killed after 1 MiB of output and at the deadline,
-//          and it dies with the agent (spawn.h).
+//          and it dies with the agent (agent/spawn/spawn.h).
 // Reaping: by this class, unless leftovers.h has reaped it before.
 // Owner:   the caller, at least until `on_end`. stop() and destruction kill the program without
 //          calling it.

@@ -258,15 +258,15 @@ constexpr std::array kCounterparts = std::to_array<Counterpart>({
     {"chdir", kDirectory},
     // deepspeed, accelerate, horovodrun
     {"num-gpus", kPerNode},
-    {"num-nodes", "use --nnodes=N"},
+    {"num-nodes", "use --nnodes=N, or with --hosts --np=N or --include"},
     {"num-processes", "use --np=N"},
     {"num-machines", "use --nnodes=N"},
     {"machine-rank", "use --node-rank=N"},
     {"main-process-ip", "use --master-addr=HOST"},
     {"main-process-port", "use --master-port=P"},
     {"ssh-port", "use --ssh-args='-p P'"},
-    {"min-np", "use --nnodes=MIN:MAX"},
-    {"max-np", "use --nnodes=MIN:MAX"},
+    {"min-np", "use --nnodes=MIN:MAX, in nodes, for an elastic job"},
+    {"max-np", "use --nnodes=MIN:MAX, in nodes, for an elastic job"},
 });
 
 }  // namespace

@@ -29,14 +29,14 @@ constexpr std::array kTopics = std::to_array<Topic>({
     {"ssh", "start a job on other hosts", "Other hosts",
      "With --hosts or --hostfile, drun logs in to each host, starts an agent there,\n"
      "and shows the output and the report of the whole job here.\n"
-     "See docs/guide/ssh.md.\n"},
+     "See docs/guide/ssh.md, and for -np and --nnodes drun help job.\n"},
     {"ci", "several nodes on this machine, and injected faults", "A cluster",
      "--local-nodes starts a whole cluster on one machine, --inject tests what happens\n"
      "when ranks and nodes fail. See docs/guide/ci.md.\n"},
     {"elastic", "failures, restarts, and nodes that join and leave", "Failures",
      "--max-restarts restarts all workers after a failure. With --nnodes=MIN:MAX and\n"
-     "--rdzv-backend=c10d, nodes may join and leave while the job runs.\n"
-     "See docs/guide/elastic.md.\n"},
+     "--rdzv-backend=c10d or --hosts, nodes may join and leave while the job runs (drun\n"
+     "help job). See docs/guide/elastic.md.\n"},
     {"program", "what is started: scripts, modules, several programs", "Program",
      "See docs/guide/programs.md for several programs in one job.\n"},
     {"output", "console lines and log files", "Output", "See docs/reference/output.md.\n"},
@@ -104,7 +104,12 @@ constexpr std::array kCommands = std::to_array<Topic>({
      "Usage: drun store [--port P] [--loopback] [--store-memory SIZE]\n"
      "\n"
      "Serves a TCPStore for PyTorch programs and torchrun until it gets a signal.\n"},
-    {"help", "explain a topic or a command"},
+    {"help",
+     "explain a topic or a command",
+     {},
+     "Usage: drun help [TOPIC]\n"
+     "\n"
+     "Explains a topic or a command; without TOPIC, lists them.\n"},
 });
 
 std::string topic_names() {
@@ -219,7 +224,8 @@ std::string short_help(std::string_view invoked_as) {
       "\n"
       "Common options:\n"
       "      --nproc-per-node N|auto|gpu workers per node [default: 1]\n"
-      "      --nnodes N|MIN:MAX          nodes; MIN:MAX for an elastic job [default: 1]\n"
+      "      --nnodes N|MIN:MAX          nodes; MIN:MAX: elastic (drun help elastic)\n"
+      "                                  [default: 1]\n"
       "      --node-rank N               rank of this node [default: 0]\n"
       "      --master-addr HOST          address of node 0 [default: 127.0.0.1]\n"
       "  -H, --hosts LIST                start the job on these hosts over ssh\n"
@@ -279,8 +285,8 @@ std::string launcher_help_foot() {
          "Exit code: 0 if every worker on every node returned 0; otherwise the code of the\n"
          "first worker that failed (128+n for signal n). drun's own codes: 2 usage, 120\n"
          "nodes missing, 121 rejected by the coordinator, 122 node lost, 123 worker hung,\n"
-         "125 system error, 126 program not executable, 127 program not found, 128+n\n"
-         "stopped by signal n (docs/reference/exit-codes.md).\n";
+         "124 time limit reached, 125 system error, 126 program not executable, 127 program\n"
+         "not found, 128+n stopped by signal n (docs/reference/exit-codes.md).\n";
 }
 
 }  // namespace
@@ -302,14 +308,20 @@ std::string help_topics() {
 
 std::optional<std::string> topic_help(std::string_view name,
                                       std::span<const OptionSyntax> options) {
-  for (const Topic& topic : kTopics) {
-    if (topic.name != name) continue;
-    std::vector<OptionSyntax> shown;
-    for (const OptionSyntax& option : options)
-      if (option.group.starts_with(topic.group)) shown.push_back(option);
-    return help_text(topic.text, shown, "");
-  }
-  return std::nullopt;
+  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  const std::string as_option = "--" + std::string(name);
+  const auto named = std::find_if(options.begin(), options.end(), [&](const OptionSyntax& option) {
+    return option.known.name == as_option;
+  });
+  const auto is_meant = [&](const Topic& topic) {
+    return topic.name == name || (named != options.end() && named->group.starts_with(topic.group));
+  };
+  const auto* const topic = std::find_if(kTopics.begin(), kTopics.end(), is_meant);
+  if (topic == kTopics.end()) return std::nullopt;
+  std::vector<OptionSyntax> shown;
+  for (const OptionSyntax& option : options)
+    if (option.group.starts_with(topic->group)) shown.push_back(option);
+  return help_text(topic->text, shown, "");
 }
 
 std::string_view command_like(std::string_view word) {

@@ -40,11 +40,12 @@ void declare_job(OptionTable& table, Options& options) {
               "where the nodes meet, instead of --master-addr and --master-port. c10d: give 3 or 5 "
               "endpoints, and another one takes over if the coordinator is lost. etcd: the address "
               "of etcd, port 2379");
-  table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
-              "join_timeout=S: wait S seconds for missing nodes [default: 900; c10d: 600]; "
-              "last_call_timeout=S: wait S seconds for nodes beyond MIN [default: 30]; "
-              "is_host=0|1: this node is the coordinator, or may become it [default: detected]; "
-              "etcd: protocol=https; cert, key, cacert: PEM files");
+  table.value(
+      "--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
+      "join_timeout=S: wait S seconds for missing nodes [default: 900; c10d, etcd: 600]; "
+      "last_call_timeout=S: wait S seconds for nodes beyond MIN [default: 30; with --hosts 5]; "
+      "is_host=0|1: this node is the coordinator, or may become it [default: detected]; "
+      "etcd: protocol=https; cert, key, cacert: PEM files");
   table.value("--local-addr", options.local_addr, parse_text, "ADDR",
               "etcd: address at which the other nodes reach this one [default: the one used to "
               "connect to etcd]");
@@ -178,14 +179,16 @@ void declare_survival(OptionTable& table, Options& options) {
               kDrunOption);
   table.flag("--preflight", options.preflight,
              "run drun doctor's checks first; start the job only if they find no problem, or "
-             "(c10d) if spare nodes can replace the bad ones",
+             "(elastic jobs) if spare nodes can replace the bad ones",
              kDrunOption);
-  table.value("--exclude-after", options.exclude_after, parse_positive, "K",
-              "c10d: exclude a node after its workers were the first to fail in K rounds in a row; "
-              "a spare node takes its place [default: never]",
-              kDrunOption);
+  table.value(
+      "--exclude-after", options.exclude_after, parse_positive, "K",
+      "elastic jobs: exclude a node after its workers were the first to fail in K rounds in a row; "
+      "a spare node takes its place [default: never]",
+      kDrunOption);
   table.flag("--exclude-slow", options.exclude_slow,
-             "c10d: exclude a node that is 10 % slower than the others for a minute, or has such a "
+             "elastic jobs: exclude a node that is 10 % slower than the others for a minute, or "
+             "has such a "
              "rank, if a spare node can take its place; at most one node in 10 minutes",
              kDrunOption);
 }

@@ -25,14 +25,14 @@
 
 namespace drun {
 
-// --- Other machines. Absent or empty: not given. host_pool.h and host_plan.h define the syntax.
-
 // --signal-before: "60", "60:SIGUSR1".
 struct SignalBefore {
   std::chrono::milliseconds time{0};
   int signal = 0;
   bool operator==(const SignalBefore&) const = default;
 };
+
+// --- Other machines. Absent or empty: not given. host_pool.h and host_plan.h define the syntax.
 
 // --map-by: how -np's workers are distributed over the hosts.
 struct MapBy {

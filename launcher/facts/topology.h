@@ -1,5 +1,5 @@
-// The machine as seen by placement: a table of CPUs, and the NUMA nodes of the GPUs. hwloc reads
-// it; no other file includes hwloc.
+// edge. The machine as seen by placement: a table of CPUs, and the NUMA nodes of the GPUs. hwloc
+// reads it; no other file includes hwloc.
 //
 // `cpus` has the machine's order, so that neighbors share cores, caches and packages. Core, cache
 // and package numbers can only be compared for equality. CPU and memory node numbers are the

@@ -8,8 +8,8 @@
 // The workers' lines are sent to the launcher as frames, to be logged here, with
 //   --log-dir=DIR      one directory here, with a folder per rank of the whole job
 //   --gather-logs      the same for --redirects and --tee without --log-dir
-// With --no-gather-logs and --duplicate-...-filters, each host keeps its logs. Without any of
-// these, there are no logs, and lines are sent as text.
+// With --no-gather-logs, --duplicate-...-filters, or --redirects or --tee alone, each host keeps
+// its logs, and lines are sent as text.
 //
 // Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
 #pragma once

@@ -187,8 +187,13 @@ Origins origins_of(const ResolvedOptions& settled, const JoinSpec& join) {
     origins.values.push_back({what, value, is_told ? found->second : "default"});
   };
   const bool has_endpoint = is_given(settled.options.rdzv_endpoint);
-  add("nodes", std::to_string(join.node_count), "--nnodes");
-  add("node rank", std::to_string(join.node_rank), "--node-rank");
+  if (join.elastic) {
+    add("nodes", std::to_string(join.elastic->min_nodes) + " to " + std::to_string(join.node_count),
+        "--nnodes");
+  } else {
+    add("nodes", std::to_string(join.node_count), "--nnodes");
+    add("node rank", std::to_string(join.node_rank), "--node-rank");
+  }
   add("workers", std::to_string(join.local_world_size), "--nproc-per-node");
   add("run id", join.run_id, "--rdzv-id");
   if (join.node_count == 1) return origins;

@@ -2,8 +2,7 @@
 // encoding.
 //
 //   launcher -> agent  Lines: Start, then any number of Lookups, NodeSpec, and Go when all hosts
-//   are
-//                      ready. After that, at any time, "signal N", "kill" and empty lines
+//                      are ready. After that, at any time, "signal N", "kill" and empty lines
 //                      (agent/process/lifeline.h); with --stdin=rank0 also "input N" with N bytes,
 //                      and "input end". End of file ends the job on that host.
 //   agent -> launcher  The channel (agent/output/host_channel.h), whose preamble has Start's nonce.

@@ -2,8 +2,8 @@
 //
 // The coordinator decides; the restart options of the other nodes have no effect. The decision
 // depends on how the root cause ended and, if the options name classes of faults, on the diagnosis
-// of the round. A program that could not be started counts with the exit
-// code of a shell (126, 127).
+// of the round. A program that could not be started counts with the exit code of a shell (126,
+// 127).
 #pragma once
 
 #include <chrono>

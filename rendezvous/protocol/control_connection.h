@@ -32,7 +32,7 @@
 namespace drun::rendezvous {
 
 // Enough for everything that one turn of the loop can queue for a peer that reads: answers up to 1
-// MiB (server.cc) and one more, the evidence of a hang, and an outcome.
+// MiB (rendezvous/server/server.cc) and one more, the evidence of a hang, and an outcome.
 constexpr std::size_t kSendLimitBytes = std::size_t{4} << 20;
 
 class ControlConnection final : public ControlLink,

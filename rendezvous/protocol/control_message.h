@@ -70,7 +70,7 @@ struct Follow {
 //   member  -- Query -->        coordinator  -- NodeQuery -->  nodes
 //           <-- QueryResult --               <-- NodeAnswer --
 //
-// What questions and answers mean is up to the agents (agent/status, agent/hang). The coordinator
+// What questions and answers mean is up to the agents (agent/status, agent/stacks). The coordinator
 // forwards the bytes; rendezvous/coordinator/node_queries.h has the limits of each kind.
 
 enum class QueryKind : std::uint8_t {

@@ -143,6 +143,29 @@ TEST_CASE(
   }));
 }
 
+TEST_CASE("short messages arrive although their sender has ended before they are received") {
+  const StoreProcess store;
+  const std::string transport = GENERATE(from_range(transports()));
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    const BackendContext context = context_of(rank, 2);
+    auto backend = connect(transport, context);
+    std::vector<int> data(100, rank == 1 ? 7 : 0);
+    backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});  // connects them
+    if (rank == 1) {
+      for (int tag = 0; tag < 3; ++tag) message(*backend->start_send(data, 0, tag));
+      backend.reset();
+      context.store->set("ended", "", seconds(20));
+      return;
+    }
+    context.store->get("ended", seconds(30));
+    for (int tag = 0; tag < 3; ++tag) {
+      data.assign(data.size(), 0);
+      message(*backend->start_recv(data, 1, tag));
+      if (data.front() != 7 || data.back() != 7) throw std::runtime_error("wrong message");
+    }
+  }));
+}
+
 TEST_CASE("more short messages than are buffered arrive in order when received from any rank") {
   const StoreProcess store;
   const std::string transport = GENERATE(from_range(transports()));

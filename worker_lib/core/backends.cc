@@ -3,9 +3,11 @@
 #include <link.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "worker_lib/base/solo_backend.h"
@@ -22,13 +24,36 @@ namespace drun {
 namespace worker {
 namespace {
 
+constexpr char kNccl[] = "nccl";
+
+struct BuiltIn {
+  std::string_view name;
+  std::unique_ptr<Backend> (*connect)(const BackendContext& context);
+  bool is_needed_alone = false;  // by a single rank, too
+  bool uses_network = false;
+};
+constexpr std::array kBuiltIn{
+    BuiltIn{.name = "gloo", .connect = connect_gloo, .uses_network = true},
+    BuiltIn{.name = kNccl, .connect = connect_nccl, .is_needed_alone = true},
+    BuiltIn{.name = "shm", .connect = connect_shm},
+    BuiltIn{.name = "tcp", .connect = connect_tcp, .uses_network = true},
+    BuiltIn{.name = "ucx", .connect = connect_ucx, .uses_network = true},
+};
+
+// Null if there is none of that name.
+const BuiltIn* built_in(std::string_view name) {
+  const auto* const found = std::find_if(kBuiltIn.begin(), kBuiltIn.end(),
+                                         [name](const BuiltIn& each) { return each.name == name; });
+  return found == kBuiltIn.end() ? nullptr : found;
+}
+
 struct Registry {
+  Registry() {
+    for (const BuiltIn& each : kBuiltIn) factories.emplace(each.name, each.connect);
+  }
+
   std::mutex mutex;
-  std::map<std::string, BackendFactory, std::less<>> factories{{"gloo", connect_gloo},
-                                                               {"nccl", connect_nccl},
-                                                               {"shm", connect_shm},
-                                                               {"tcp", connect_tcp},
-                                                               {"ucx", connect_ucx}};
+  std::map<std::string, BackendFactory, std::less<>> factories;
   bool has_our_nccl = true;
 };
 
@@ -53,8 +78,6 @@ BackendFactory need_factory(const std::string& name) {
                        "there is no backend \"" + name + "\"; there are: " + known);
 }
 
-constexpr char kNccl[] = "nccl";
-
 bool is_name(std::string_view text) {
   return !text.empty() && text.find_first_of(":,") == std::string_view::npos;
 }
@@ -76,9 +99,9 @@ std::unique_ptr<Backend> connect_named(const std::string& name, const BackendCon
   const std::size_t plus = name.find('+');
   if (plus == std::string::npos) {
     const BackendFactory factory = need_factory(name);
-    if (context.size == 1 && (name == "gloo" || name == "shm" || name == "tcp" || name == "ucx")) {
+    const BuiltIn* const ours = built_in(name);
+    if (context.size == 1 && ours != nullptr && !ours->is_needed_alone)
       return std::make_unique<SoloBackend>();
-    }
     return factory(context);
   }
   const BackendFactory within = need_factory(name.substr(0, plus));
@@ -271,7 +294,8 @@ std::vector<std::string> backend_names() {
 
 bool needs_network(const std::string& name, bool is_one_node) {
   if (name.find('+') != std::string::npos) return !is_one_node;
-  return name == "gloo" || name == "tcp" || name == "ucx";
+  const BuiltIn* const ours = built_in(name);
+  return ours != nullptr && ours->uses_network;
 }
 
 std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice,

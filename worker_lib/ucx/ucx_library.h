@@ -18,7 +18,7 @@ namespace drun::worker::ucx {
   X(ucp_worker_create) X(ucp_worker_destroy)                                           \
   X(ucp_worker_get_address) X(ucp_worker_release_address)                              \
   X(ucp_worker_progress) X(ucp_worker_arm) X(ucp_worker_get_efd)                       \
-  X(ucp_worker_set_am_recv_handler)                                                    \
+  X(ucp_worker_set_am_recv_handler) X(ucp_worker_flush_nbx)                            \
   X(ucp_am_send_nbx) X(ucp_am_recv_data_nbx) X(ucp_am_data_release)                    \
   X(ucp_ep_create) X(ucp_ep_close_nbx)                                                 \
   X(ucp_request_check_status) X(ucp_request_free)                                      \

@@ -44,8 +44,8 @@ constexpr std::chrono::milliseconds kMostSleep{10};
 constexpr std::size_t kMostKept = 1 << 16;
 // What an ended rank had sent before arrives within this time.
 constexpr std::chrono::milliseconds kLastWords{500};
-// For everything that was sent to leave this host, and for UCX to stop what has not.
-constexpr std::chrono::milliseconds kFlushTime{1000};
+// For everything that was sent to leave this host: when the group ends, and when it is aborted.
+constexpr std::chrono::milliseconds kFlushTime{10'000};
 constexpr std::chrono::milliseconds kStopTime{100};
 
 // Before the data of each message. Both hosts have the same byte order.
@@ -114,7 +114,7 @@ class UcxMesh final : public Mesh {
   }
   ~UcxMesh() override {
     const Lock lock(mutex_);
-    shut(kFlushTime, 0);
+    shut(kFlushTime);
   }
   UcxMesh(const UcxMesh&) = delete;
   UcxMesh& operator=(const UcxMesh&) = delete;
@@ -146,7 +146,7 @@ class UcxMesh final : public Mesh {
   void abort() noexcept override {
     {
       const Lock lock(mutex_);
-      shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
+      shut(kStopTime);
     }
     if (lookout_) lookout_->abort();
   }
@@ -205,6 +205,7 @@ class UcxMesh final : public Mesh {
 
   void start(Send& send) {
     Peer& to = connected(send.to);
+    if (to.endpoint == nullptr) throw loss(send.to);
     send.header.number = to.next_out++;
     ucp_request_param_t how{};
     how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -223,11 +224,11 @@ class UcxMesh final : public Mesh {
       read_announced();
     }
   }
-  void give_up(const Send&) noexcept { shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE); }
+  void give_up(const Send&) noexcept { shut(kStopTime); }
   void give_up(Receive& receive) noexcept {
     std::erase_if(to_read_, [&](const ToRead& each) { return each.receive == &receive; });
     if (!receive.sender) return matcher_.withdraw(&receive);
-    if (receive.is_read) shut(kStopTime, UCP_EP_CLOSE_FLAG_FORCE);
+    if (receive.is_read) shut(kStopTime);
   }
 
   struct Peer {
@@ -267,9 +268,10 @@ class UcxMesh final : public Mesh {
     ucx_.ucp_worker_release_address(worker_, address);
     return text;
   }
+  // Its endpoint is null if the rank cannot be reached; what it has sent before can still arrive.
   Peer& connected(int rank) {
     Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    if (peer.endpoint != nullptr) return peer;
+    if (peer.endpoint != nullptr || peer.over_at) return peer;
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                         UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -279,38 +281,42 @@ class UcxMesh final : public Mesh {
       lose(*static_cast<Peer*>(lost), Library::get().ucs_status_string(status));
     };
     params.err_handler.arg = &peer;
-    check(ucx_.ucp_ep_create(worker_, &params, &peer.endpoint), "connect a rank");
+    const ucs_status_t status = ucx_.ucp_ep_create(worker_, &params, &peer.endpoint);
+    if (status != UCS_OK) lose(peer, ucx_.ucs_status_string(status));
     return peer;
   }
-  // Ends all connections; nothing is read or written afterwards. `how`: UCP_EP_CLOSE_FLAG_FORCE
-  // does not wait until everything is sent.
-  void shut(std::chrono::milliseconds most, unsigned how) noexcept {
+  // Ends all connections; nothing is read or written afterwards. Waits up to this time until what
+  // was sent has left.
+  void shut(std::chrono::milliseconds most) noexcept {
     if (worker_ == nullptr) return;
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    params.flags = how;
     for (void* announced : announced_) ucx_.ucp_am_data_release(worker_, announced);
     announced_.clear();
-    std::vector<void*> closing;
+    ucp_request_param_t how{};
+    std::vector<void*> requests{ucx_.ucp_worker_flush_nbx(worker_, &how)};
+    wait_for(requests, most);
+    how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    how.flags = UCP_EP_CLOSE_FLAG_FORCE;
     for (Peer& peer : peers_) {
       if (peer.endpoint == nullptr) continue;
-      if (peer.over_at) params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-      void* const request = ucx_.ucp_ep_close_nbx(std::exchange(peer.endpoint, nullptr), &params);
-      params.flags = how;
-      if (UCS_PTR_IS_PTR(request)) closing.push_back(request);
+      requests.push_back(ucx_.ucp_ep_close_nbx(std::exchange(peer.endpoint, nullptr), &how));
     }
+    wait_for(requests, kStopTime);
+    ucx_.ucp_worker_destroy(std::exchange(worker_, nullptr));
+    wake_all();
+  }
+  // Frees and removes those that are done.
+  void wait_for(std::vector<void*>& requests, std::chrono::milliseconds most) {
     const Deadline until = deadline_in(most);
-    while (!closing.empty()) {
-      ucx_.ucp_worker_progress(worker_);
-      const bool is_late = Deadline::clock::now() >= until;
-      std::erase_if(closing, [&](void* request) {
-        if (!is_late && ucx_.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    while (true) {
+      std::erase_if(requests, [this](void* request) {
+        if (!UCS_PTR_IS_PTR(request)) return true;
+        if (ucx_.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
         ucx_.ucp_request_free(request);
         return true;
       });
+      if (requests.empty() || Deadline::clock::now() >= until) return;
+      if (ucx_.ucp_worker_progress(worker_) == 0) sched_yield();
     }
-    ucx_.ucp_worker_destroy(std::exchange(worker_, nullptr));
-    wake_all();
   }
 
   // Out.
