@@ -35,8 +35,8 @@ constexpr std::array kTopics = std::to_array<Topic>({
      "when ranks and nodes fail. See docs/guide/ci.md.\n"},
     {"elastic", "failures, restarts, and nodes that join and leave", "Failures",
      "--max-restarts restarts all workers after a failure. With --nnodes=MIN:MAX and\n"
-     "--rdzv-backend=c10d or --hosts, nodes may join and leave while the job runs (drun\n"
-     "help job). See docs/guide/elastic.md.\n"},
+     "--rdzv-backend=c10d or --hosts, nodes may join and leave while the job runs\n"
+     "(drun help job). See docs/guide/elastic.md.\n"},
     {"program", "what is started: scripts, modules, several programs", "Program",
      "See docs/guide/programs.md for several programs in one job.\n"},
     {"output", "console lines and log files", "Output", "See docs/reference/output.md.\n"},
@@ -285,8 +285,8 @@ std::string launcher_help_foot() {
          "Exit code: 0 if every worker on every node returned 0; otherwise the code of the\n"
          "first worker that failed (128+n for signal n). drun's own codes: 2 usage, 120\n"
          "nodes missing, 121 rejected by the coordinator, 122 node lost, 123 worker hung,\n"
-         "124 time limit reached, 125 system error, 126 program not executable, 127 program\n"
-         "not found, 128+n stopped by signal n (docs/reference/exit-codes.md).\n";
+         "124 time limit reached, 125 system error, 126 program not executable, 127\n"
+         "program not found, 128+n stopped by signal n (docs/reference/exit-codes.md).\n";
 }
 
 }  // namespace

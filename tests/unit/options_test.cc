@@ -503,7 +503,7 @@ TEST_CASE("drun help explains topics and subcommands") {
   for (const char* command : {"status", "stacks", "report", "store", "doctor"})
     CHECK(help_of({"help", command}) == help_of({command, "--help"}));
   CHECK(help_of({"help", "hosts"}) == help_of({"help", "ssh"}));
-  CHECK(help_of({"help", "--max-restarts"}) == help_of({"help", "elastic"}));
+  CHECK(help_of({"help", "--bind-to"}) == help_of({"help", "placement"}));
   CHECK_THAT(help_of({"help", "help"}), ContainsSubstring("Usage: drun help [TOPIC]"));
   CHECK_THAT(line_error({"help", "me"}), ContainsSubstring("unknown topic \"me\""));
   CHECK(unsourced({"--", "help"}).program == "help");
