@@ -273,15 +273,15 @@ bool may_begin_line(char c) { return c == '[' || c == '#' || c == '\n'; }
 
 // Whether `head` begins like a line of PyTorch's log, as far as it goes: "[rank1]:[E1127 ", "[W ".
 bool is_log_head(std::string_view head) {
-  constexpr std::string_view kRank = "[rank";
-  constexpr std::string_view kRankEnd = "]:";
-  if (kRank.starts_with(head)) return true;
-  if (head.starts_with(kRank)) {
-    head.remove_prefix(kRank.size());
+  constexpr std::string_view kHead = "[rank";
+  constexpr std::string_view kHeadEnd = "]:";
+  if (kHead.starts_with(head)) return true;
+  if (head.starts_with(kHead)) {
+    head.remove_prefix(kHead.size());
     while (!head.empty() && is_digit(head.front())) head.remove_prefix(1);
-    if (kRankEnd.starts_with(head)) return true;
-    if (!head.starts_with(kRankEnd)) return false;
-    head.remove_prefix(kRankEnd.size());
+    if (kHeadEnd.starts_with(head)) return true;
+    if (!head.starts_with(kHeadEnd)) return false;
+    head.remove_prefix(kHeadEnd.size());
   }
   constexpr std::string_view kSeverities = "IWEF";
   if (!head.empty() && head[0] != '[') return false;

@@ -486,6 +486,7 @@ class NodeBackend final : public Backend {
   static std::vector<std::size_t> counts_of(const std::vector<int>& ranks, const Parts& parts,
                                             std::size_t element) {
     std::vector<std::size_t> counts;
+    counts.reserve(ranks.size());
     for (const int rank : ranks) counts.push_back(parts.size_bytes(rank) / element);
     return counts;
   }

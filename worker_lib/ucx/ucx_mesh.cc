@@ -489,9 +489,9 @@ class UcxMesh final : public Mesh {
                             {.fd = bell_.get(), .events = POLLIN, .revents = 0}};
     is_asleep_ = true;
     unlocked(lock, [&] {
-      poll(descriptors, 2, static_cast<int>(left_until(until).count()));
+      ::poll(descriptors, 2, static_cast<int>(left_until(until).count()));
       std::uint64_t rings = 0;
-      static_cast<void>(read(bell_.get(), &rings, sizeof rings) < 0);
+      static_cast<void>(::read(bell_.get(), &rings, sizeof rings) < 0);
     });
     is_asleep_ = false;
     changed_.notify_all();  // one of them sleeps in poll() now
@@ -499,7 +499,7 @@ class UcxMesh final : public Mesh {
   }
   void ring() const noexcept {
     const std::uint64_t one = 1;
-    static_cast<void>(write(bell_.get(), &one, sizeof one) < 0);
+    static_cast<void>(::write(bell_.get(), &one, sizeof one) < 0);
   }
   void wake_all() noexcept {
     if (is_asleep_) ring();
