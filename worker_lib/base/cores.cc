@@ -7,7 +7,6 @@
 #include <bit>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 namespace drun::worker {
@@ -15,7 +14,9 @@ namespace {
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  std::getline(file, text, '\0');  // does not throw if the file is removed meanwhile
+  return text;
 }
 
 // "0::/user.slice/x" is the line of version 2 in /proc/self/cgroup.

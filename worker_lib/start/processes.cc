@@ -43,7 +43,8 @@ constexpr std::size_t kStarted = 22;
 // parentheses.
 std::optional<Stat> read_stat(const std::filesystem::path& directory) {
   std::ifstream file(directory / "stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  std::getline(file, text, '\0');  // does not throw if the process ends meanwhile
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
