@@ -274,7 +274,7 @@ Diagnosis by_kernel_log(const Read& read) {
 constexpr std::string_view kRank = "{rank}";
 enum class Counts { Always, AfterExit, AfterEarlyExit };
 
-// What the text of a failure shows, if other ranks' texts do not matter.
+// The verdict on the text of a failure, if other ranks' texts do not matter.
 struct SignVerdict {
   Sign sign;
   FaultClass fault;

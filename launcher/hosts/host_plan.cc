@@ -290,7 +290,7 @@ Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFac
   return {};
 }
 
-// A login takes about 300 ms, of which 40 ms are processor time of this machine: more logins at a
+// A login takes about 300 ms, including 40 ms of this machine's processor time: more logins at a
 // time only delay one another.
 int default_fanout(const HostFacts& host) { return std::clamp(16 * host.usable_cpus, 32, 256); }
 
