@@ -1,6 +1,7 @@
 // The tcp transport at its limits: peers that leave, too few descriptors, callers that do not
 // identify themselves. One rank is the mesh; the test plays the other one with plain sockets.
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -172,6 +173,22 @@ class PlayedRank {
   worker::tcp::Place mesh_;
 };
 
+// The packets that have arrived on a connection. The start of linux/tcp.h's tcp_info, which this
+// glibc cuts off.
+std::uint32_t packets_in(const UniqueFd& fd) {
+  struct {
+    tcp_info start;
+    std::uint64_t rates_and_bytes[4];
+    std::uint32_t packets_out;
+    std::uint32_t packets_in;
+  } info{};
+  static_assert(sizeof info.start == 104);
+  socklen_t size = sizeof info;
+  if (getsockopt(fd.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || size < sizeof info)
+    throw std::runtime_error("cannot count packets");
+  return info.packets_in;
+}
+
 // As many as are open now: each further descriptor fails.
 struct NoMoreDescriptors {
   NoMoreDescriptors() {
@@ -288,6 +305,21 @@ TEST_CASE("a caller gets through after 200 silent ones, whose connections are cl
   CHECK((used_cpu() - before).count() < 0.3);
   CHECK(word == "word");
   CHECK(receive_some(silent.front(), 1).empty());  // its end
+}
+
+TEST_CASE("most short messages that are read at once are not acknowledged with a packet") {
+  constexpr std::uint32_t kMessages = 500;
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  const UniqueFd to_mesh = played.dial();
+  played.say_hello(to_mesh);
+  std::string word(4, ' ');
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    played.send_frame(to_mesh, {.kind = Frame::Kind::Eager, .slot = kSlot, .size_bytes = 4},
+                      "word");
+    mesh->recv(1, kSlot, word.data(), word.size())->finish(in(seconds(10)));
+  }
+  CHECK(packets_in(to_mesh) < kMessages * 3 / 4);
 }
 
 TEST_CASE("a large message uses one connection if the others fail") {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/mesh/gather_texts.h"
 
 namespace drun::worker::tcp {
@@ -25,8 +26,9 @@ constexpr std::size_t kMostStrangers = 128;
 constexpr std::chrono::seconds kHelloTime{5};
 // Until accepting is tried again, if a descriptor or memory was lacking.
 constexpr milliseconds kAcceptPause{50};
-constexpr int kMostAccepts = 64;  // at a time
-constexpr int kMostReads = 16;    // of one connection at a time
+constexpr int kMostAccepts = 64;              // at a time
+constexpr int kMostReads = 16;                // of one connection at a time
+constexpr milliseconds kInteractiveTime{20};  // until the mode is set again
 constexpr Poller::Source kListenerSource{Poller::Source::Kind::Listener};
 
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
@@ -252,12 +254,25 @@ void Connections::read(std::uint32_t id) {
     if (got < 0 && is_transient(errno)) return;
     if (got <= 0) return end_in(id, got == 0 ? "it closed the connection" : std::strerror(errno));
     const auto bytes = static_cast<std::size_t>(got);
+    choose_acknowledgments(in, bytes);
     const std::size_t taken = std::min(bytes, direct);
     if (taken > 0) take_payload(in, taken);
     if (!take(in, std::string_view(buffer_.data(), bytes - taken)))
       return end_in(id, "it broke the protocol");
     if (bytes < direct + buffer_.size()) return;
   }
+}
+
+// By default the kernel acknowledges a short message when it is read, with a packet that takes as
+// long as half of the message. In the mode for interactive connections it acknowledges every second
+// one. It leaves this mode after a pause of 40 ms. Large messages are faster without it.
+void Connections::choose_acknowledgments(Incoming& in, std::size_t read_bytes) {
+  const bool is_short = read_bytes < kEagerBytes / 4;
+  const Deadline now = is_short ? coarse_now() : Deadline{};
+  if (is_short ? now < in.interactive_until : !in.is_interactive) return;
+  acknowledge_at_once(in.fd.get(), !is_short);
+  in.is_interactive = is_short;
+  if (is_short) in.interactive_until = now + kInteractiveTime;
 }
 
 void Connections::take_payload(Incoming& in, std::size_t bytes) {

@@ -118,6 +118,9 @@ class Connections {
     HelloBytes head{};
     std::size_t head_bytes = 0;  // of the hello, the proof, or a frame's head
     Payload payload{};
+    // The kernel's mode for acknowledgments, and when it may have left it.
+    bool is_interactive = false;
+    Deadline interactive_until{};
   };
   struct Lane {
     Outbox out{};
@@ -156,6 +159,7 @@ class Connections {
   void pause_accepting(Deadline until, std::string lack = {});
   void resume_accepting();
   void read(std::uint32_t id);
+  static void choose_acknowledgments(Incoming& in, std::size_t read_bytes);
   bool take(Incoming& in, std::string_view bytes);
   void take_payload(Incoming& in, std::size_t bytes);
   bool take_hello(Incoming& in);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace drun::worker::tcp {
@@ -16,6 +17,25 @@ constexpr std::size_t kMostPieces = 32;
 // One call writes at most about this much, so that a rank that sends and receives alternates while
 // the data is in its cache.
 constexpr std::size_t kMostPerCall = std::size_t{256} << 10;
+// Up to here copying the pieces costs less than the kernel's handling of their list.
+constexpr std::size_t kCopiedBytes = 2048;
+
+ssize_t write_pieces(int fd, std::span<iovec> pieces) {
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  std::array<char, kCopiedBytes> copy;
+  std::size_t bytes = 0;
+  for (const iovec& piece : pieces) {
+    if (piece.iov_len > copy.size() - bytes) {
+      msghdr message{};
+      message.msg_iov = pieces.data();
+      message.msg_iovlen = pieces.size();
+      return ::sendmsg(fd, &message, kFlags);
+    }
+    std::memcpy(copy.data() + bytes, piece.iov_base, piece.iov_len);
+    bytes += piece.iov_len;
+  }
+  return ::send(fd, copy.data(), bytes, kFlags);
+}
 
 }  // namespace
 
@@ -117,10 +137,7 @@ std::optional<std::string> Outbox::flush() {
       }
       if (total == kMostPerCall) break;
     }
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    const ssize_t written = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written = write_pieces(fd_.get(), {pieces.data(), count});
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return std::strerror(errno);
     if (written >= 0) road_ = Road::Open;

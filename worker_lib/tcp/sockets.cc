@@ -173,6 +173,11 @@ int error_of(int fd) {
   return error;
 }
 
+void acknowledge_at_once(int fd, bool is_so) {
+  const int value = is_so ? 1 : 0;
+  setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &value, sizeof value);
+}
+
 UniqueFd accept_from(int listener) {
   UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd) set_options(fd.get());

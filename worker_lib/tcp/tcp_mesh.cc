@@ -109,6 +109,7 @@ class TcpMesh final : public Mesh {
     InMesh(TcpMesh& mesh, Of message) : mesh_(mesh), message_(std::move(message)) {
       const Lock lock(mesh_.mutex_);
       mesh_.messages_.start(message_);
+      is_over_ = message_.is_done;
     }
     ~InMesh() override {
       if (is_over_) return;
@@ -119,6 +120,7 @@ class TcpMesh final : public Mesh {
     InMesh& operator=(const InMesh&) = delete;
 
     int finish(Deadline deadline) override {
+      if (is_over_) return *message_.peer();
       Lock lock(mesh_.mutex_);
       const auto is_over = [this] {
         if (!message_.is_done) mesh_.messages_.check(message_);
@@ -130,6 +132,7 @@ class TcpMesh final : public Mesh {
       return *message_.peer();
     }
     std::optional<bool> is_done() override {
+      if (is_over_) return true;
       Lock lock(mesh_.mutex_);
       if (!has_ended() && !mesh_.is_driven_) mesh_.look(0, lock);
       return has_ended();
