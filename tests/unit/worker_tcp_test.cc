@@ -3,13 +3,14 @@
 
 #include "tests/support/catch.h"
 #include "worker_lib/tcp/frames.h"
-#include "worker_lib/tcp/matcher.h"
+#include "worker_lib/tcp/pending_messages.h"
 
 namespace drun::test {
 namespace {
 
 using namespace worker::tcp;
 using Kind = Frame::Kind;
+using Matcher = worker::Matcher<Receive*, std::shared_ptr<Arrival>>;
 
 std::string_view text(const Head& head) { return {head.data(), head.size()}; }
 

@@ -190,7 +190,7 @@ void Connections::end_out(int rank, const std::string& why) {
   Peer& other = peer(rank);
   if (is_gone(rank)) return;
   for (Lane& lane : other.lanes) close(lane);
-  if (other.why.empty()) other.why = why;
+  if (other.end.why.empty()) other.end.why = why;
   await_end(rank);
 }
 
@@ -362,7 +362,7 @@ void Connections::end_in(std::uint32_t id, const std::string& why) {
     ++rejected_;
     return;
   }
-  if (is_missed && peer(from).why.empty()) peer(from).why = why;
+  if (is_missed && peer(from).end.why.empty()) peer(from).end.why = why;
   if (--peer(from).open_count == 0) return end_over(from);
   if (is_missed) await_end(from);
 }
@@ -436,14 +436,13 @@ void Connections::abort() noexcept {
 }
 
 void Connections::tell_lost(int rank) noexcept {
-  peer(rank).is_told_lost = true;
+  peer(rank).end.is_told = true;
   end_out(rank, "its process has ended");
   await_end(rank);
 }
 
 void Connections::check_alive() const {
-  if (is_aborted_)
-    throw BackendFailure(Kind::Broken, std::nullopt, "another operation of this rank has failed");
+  if (is_aborted_) throw aborted_failure();
   if (own_failure_) throw *own_failure_;
 }
 
@@ -455,11 +454,7 @@ bool Connections::is_over(std::optional<int> rank) const {
 }
 
 BackendFailure Connections::loss_of(std::optional<int> rank) const {
-  if (!rank) return {Kind::PeerLost, std::nullopt, "lost the connections to the others"};
-  const Peer& other = peer(*rank);
-  if (other.is_told_lost)
-    return {Kind::PeerLost, rank, rank_text(*rank) + " ended before it had done its part", true};
-  return {Kind::PeerLost, rank, "lost the connection to " + rank_text(*rank) + ": " + other.why};
+  return rank ? peer(*rank).end.failure(*rank) : loss_of_all_others();
 }
 
 BackendFailure Connections::lateness_of(std::optional<int> rank) const {
@@ -467,15 +462,12 @@ BackendFailure Connections::lateness_of(std::optional<int> rank) const {
     return {Kind::System, std::nullopt,
             "cannot accept the connection of " + (rank ? rank_text(*rank) : "another rank") + ": " +
                 lack_};
-  const std::string rejected = rejected_ == 0 ? ""
-                                              : "; " + std::to_string(rejected_) +
-                                                    " connections were rejected, which did "
-                                                    "not begin as this group's" +
-                                                    (job_key_ ? " with its worker key" : "");
-  return {Kind::Timeout, rank,
-          (rank ? rank_text(*rank) + " did not do its" : "the others did not do their") +
-              " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else" +
-              rejected};
+  const BackendFailure late = lateness_of_peer(rank);
+  if (rejected_ == 0) return late;
+  return {late.kind, late.peer,
+          std::string(late.what()) + "; " + std::to_string(rejected_) +
+              " connections were rejected, which did not begin as this group's" +
+              (job_key_ ? " with its worker key" : "")};
 }
 
 BackendFailure Connections::lateness_of_call(int rank) const {

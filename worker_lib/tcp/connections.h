@@ -24,10 +24,11 @@
 
 #include "drun/backend.h"
 #include "rendezvous/base/unique_fd.h"
+#include "worker_lib/mesh/message.h"
 #include "worker_lib/tcp/frames.h"
 #include "worker_lib/tcp/job_key.h"
-#include "worker_lib/tcp/matcher.h"
 #include "worker_lib/tcp/outbox.h"
+#include "worker_lib/tcp/pending_messages.h"
 #include "worker_lib/tcp/poller.h"
 #include "worker_lib/tcp/sockets.h"
 
@@ -136,9 +137,8 @@ class Connections {
     int open_count = 0;                         // of its connections
     std::uint32_t in_id = 0;                    // of the first one
     bool is_over = false;                       // it sends nothing more
-    bool is_told_lost = false;
     std::optional<Deadline> over_at{};
-    std::string why{};
+    PeerEnd end{};
   };
   // A caller that has not identified itself.
   struct Stranger {

@@ -28,7 +28,7 @@ void Messages::start(Receive& receive) {
   if (receive.from) connections_.call(*receive.from);
   const std::shared_ptr<Arrival> arrival = matcher_.post(&receive);
   if (!arrival) return;
-  const bool fits = accept(receive, arrival->from, arrival->size_bytes);
+  const bool fits = receive.accept(arrival->from, arrival->size_bytes);
   if (arrival->number) {
     if (fits) grant(receive, arrival->from, *arrival->number);
     return;
@@ -53,8 +53,7 @@ void Messages::check(const Send& send) const {
 }
 
 void Messages::check(const Receive& receive) const {
-  if (!receive.misfit.empty())
-    throw BackendFailure(WorkerError::Kind::Mismatch, receive.sender, receive.misfit);
+  receive.check_fit();
   connections_.check_alive();
   if (connections_.is_over(receive.peer())) throw connections_.loss_of(receive.peer());
 }
@@ -102,7 +101,7 @@ bool Messages::take_eager(int from, const Frame& frame, Payload& payload) {
   payload.left_bytes = frame.size_bytes;
   if (Receive* const receive = matcher_.meet(from, frame.slot)) {
     credit(from, frame.size_bytes);
-    if (!accept(*receive, from, frame.size_bytes)) return true;
+    if (!receive->accept(from, frame.size_bytes)) return true;
     payload.receive = receive;
     payload.to = receive->data;
     return true;
@@ -120,7 +119,7 @@ bool Messages::take_eager(int from, const Frame& frame, Payload& payload) {
 
 bool Messages::take_ask(int from, const Frame& frame) {
   if (Receive* const receive = matcher_.meet(from, frame.slot)) {
-    if (accept(*receive, from, frame.size_bytes)) grant(*receive, from, frame.number);
+    if (receive->accept(from, frame.size_bytes)) grant(*receive, from, frame.number);
     return true;
   }
   const auto arrival = std::make_shared<Arrival>();
@@ -172,16 +171,6 @@ void Messages::end_payload(Payload& payload) {
     receive.is_done = true;
   }
   payload = {};
-}
-
-// Whether that message has room there; else the receive fails, and the message goes nowhere.
-bool Messages::accept(Receive& receive, int from, std::size_t size_bytes) {
-  receive.sender = from;
-  receive.size_bytes = size_bytes;
-  if (size_bytes <= receive.room_bytes) return true;
-  receive.misfit = "rank " + std::to_string(from) + " sends " + std::to_string(size_bytes) +
-                   " bytes, this rank has room for " + std::to_string(receive.room_bytes);
-  return false;
 }
 
 void Messages::grant(Receive& receive, int from, std::uint64_t number) {

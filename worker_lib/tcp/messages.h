@@ -7,13 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "worker_lib/mesh/matcher.h"
 #include "worker_lib/tcp/connections.h"
 #include "worker_lib/tcp/frames.h"
-#include "worker_lib/tcp/matcher.h"
-#include "worker_lib/tcp/outbox.h"
+#include "worker_lib/tcp/pending_messages.h"
 
 namespace drun::worker::tcp {
 
@@ -56,15 +57,13 @@ class Messages final : public FrameHandler {
   bool take_ask(int from, const Frame& frame);
   bool take_grant(int from, const Frame& frame);
   bool take_data(int from, const Frame& frame, Payload& payload);
-  // Whether that message has room there; else the receive fails, and the message goes nowhere.
-  bool accept(Receive& receive, int from, std::size_t size_bytes);
   void grant(Receive& receive, int from, std::uint64_t number);
   // That rank's window has so much more room.
   void credit(int from, std::size_t size_bytes);
 
   Connections& connections_;
   std::vector<Peer> peers_;
-  Matcher matcher_{kMostAnnounced};
+  Matcher<Receive*, std::shared_ptr<Arrival>> matcher_{kMostAnnounced};
   std::uint64_t next_number_ = 0;
   std::unordered_map<std::uint64_t, Send*> asked_;  // null: given up
 };

@@ -16,23 +16,9 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "worker_lib/tcp/frames.h"
+#include "worker_lib/tcp/pending_messages.h"
 
 namespace drun::worker::tcp {
-
-// A started send.
-struct Send {
-  int to = 0;
-  std::uint64_t slot = 0;
-  const char* data = nullptr;
-  std::size_t size_bytes = 0;
-  std::uint64_t number = 0;  // of an announced message
-  bool is_asked = false;
-  std::size_t queued_bytes = 0;  // of a granted message, in all lanes
-  std::size_t sent_bytes = 0;
-  bool is_done = false;  // the kernel has all of it
-
-  std::optional<int> peer() const { return to; }
-};
 
 class Outbox {
  public:

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker_lib/base/cores.h"
+#include "worker_lib/mesh/driven_mesh.h"
 #include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/tcp/connections.h"
 #include "worker_lib/tcp/messages.h"
@@ -32,14 +32,7 @@ constexpr microseconds kPollTime{250};
 // rarely.
 constexpr int kPollsPerLook = 8;
 
-// Whether each rank of this node has a core.
-bool has_own_core(const BackendContext& context) {
-  const int node = context.node_of[static_cast<std::size_t>(context.rank)];
-  return std::count(context.node_of.begin(), context.node_of.end(), node) <=
-         usable_cores(online_cores());
-}
-
-class TcpMesh final : public Mesh {
+class TcpMesh final : public DrivenMesh<TcpMesh, tcp::Send, tcp::Receive> {
  public:
   explicit TcpMesh(const BackendContext& context)
       : has_core_(has_own_core(context)),
@@ -59,27 +52,6 @@ class TcpMesh final : public Mesh {
     const bool uses_lanes = has_lanes_ && part_bytes >= 4 * tcp::kLeastLaneBytes;
     return uses_lanes ? 2 * tcp::kLeastLaneBytes : tcp::kEagerBytes - 512;
   }
-  Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override {
-    return std::make_unique<InMesh<tcp::Send>>(*this,
-                                               tcp::Send{.to = to,
-                                                         .slot = slot,
-                                                         .data = static_cast<const char*>(data),
-                                                         .size_bytes = size_bytes});
-  }
-  Started recv(int from, Slot slot, void* data, std::size_t size_bytes) override {
-    return std::make_unique<InMesh<tcp::Receive>>(*this,
-                                                  tcp::Receive{.from = from,
-                                                               .slot = slot,
-                                                               .data = static_cast<char*>(data),
-                                                               .room_bytes = size_bytes});
-  }
-  Started recv_any(Slot slot, void* data, std::size_t size_bytes, ClaimSide claim) override {
-    return std::make_unique<InMesh<tcp::Receive>>(*this,
-                                                  tcp::Receive{.slot = slot,
-                                                               .data = static_cast<char*>(data),
-                                                               .room_bytes = size_bytes,
-                                                               .claim = claim});
-  }
 
   void abort() noexcept override {
     {
@@ -88,7 +60,6 @@ class TcpMesh final : public Mesh {
     }
     wake_all();
   }
-  bool keeps_deadlines() const override { return true; }
   std::vector<Lifeline> lifelines() const override { return connections_.lifelines(); }
   void tell_lost(int rank) noexcept override {
     if (rank < 0 || rank >= size()) return;
@@ -99,72 +70,23 @@ class TcpMesh final : public Mesh {
     wake_all();
   }
 
- private:
-  using Lock = std::unique_lock<std::mutex>;
+  // --- As in DrivenMesh
 
-  // `Of`: tcp::Send or tcp::Receive.
-  template <typename Of>
-  class InMesh final : public Transfer {
-   public:
-    InMesh(TcpMesh& mesh, Of message) : mesh_(mesh), message_(std::move(message)) {
-      const Lock lock(mesh_.mutex_);
-      mesh_.messages_.start(message_);
-      is_over_ = message_.is_done;
-    }
-    ~InMesh() override {
-      if (is_over_) return;
-      const Lock lock(mesh_.mutex_);
-      if (!message_.is_done) mesh_.messages_.give_up(message_);
-    }
-    InMesh(const InMesh&) = delete;
-    InMesh& operator=(const InMesh&) = delete;
-
-    int finish(Deadline deadline) override {
-      if (is_over_) return *message_.peer();
-      Lock lock(mesh_.mutex_);
-      const auto is_over = [this] {
-        if (!message_.is_done) mesh_.messages_.check(message_);
-        return message_.is_done;
-      };
-      if (!mesh_.drive(lock, message_.peer(), is_over, deadline))
-        throw mesh_.connections_.lateness_of(message_.peer());
-      is_over_ = true;
-      return *message_.peer();
-    }
-    std::optional<bool> is_done() override {
-      if (is_over_) return true;
-      Lock lock(mesh_.mutex_);
-      if (!has_ended() && !mesh_.is_driven_) mesh_.look(0, lock);
-      return has_ended();
-    }
-
-   private:
-    bool has_ended() const {
-      try {
-        if (!message_.is_done) mesh_.messages_.check(message_);
-        return message_.is_done;
-      } catch (const BackendFailure&) {
-        return true;
-      }
-    }
-
-    TcpMesh& mesh_;
-    Of message_;
-    bool is_over_ = false;
-  };
-
-  // Returns when every connection has been made or refused, and begun with a Hello; with a job key,
-  // when each rank has answered all others.
-  void connect_all(Deadline deadline) {
-    Lock lock(mutex_);
-    connections_.call_all();
-    const auto are_done = [this] { return !connections_.unanswered(); };
-    if (!drive(lock, std::nullopt, are_done, deadline))
-      throw connections_.lateness_of_call(*connections_.unanswered());
+  template <typename Message>
+  void start(Message& message) {
+    messages_.start(message);
   }
-
-  // Works for all messages until is_over() returns true or throws, or the deadline has passed:
-  // false. `peer`: the rank that is waited for; absent: any.
+  template <typename Message>
+  void check(const Message& message) const {
+    messages_.check(message);
+  }
+  template <typename Message>
+  void give_up(Message& message) {
+    messages_.give_up(message);
+  }
+  void look(Lock& lock) {
+    if (!is_driven_) handle_events(0, lock);
+  }
   template <typename IsOver>
   bool drive(Lock& lock, std::optional<int> peer, IsOver&& is_over, Deadline deadline) {
     if (is_over()) return true;
@@ -179,14 +101,29 @@ class TcpMesh final : public Mesh {
       }
       const bool sleeps = now - began >= kPollTime;
       const bool polls_peer = !sleeps && peer && ++polls % kPollsPerLook != 0;
-      if (!polls_peer || !connections_.poll(*peer)) look(sleeps ? sleep_ms(deadline) : 0, lock);
+      if (!polls_peer || !connections_.poll(*peer))
+        handle_events(sleeps ? sleep_ms(deadline) : 0, lock);
       if (!sleeps && (!has_core_ || now - began >= spin_time_)) yield_core(lock);
     }
     return is_over();
   }
+  BackendFailure lateness_of(std::optional<int> peer) const {
+    return connections_.lateness_of(peer);
+  }
+
+ private:
+  // Returns when every connection has been made or refused, and begun with a Hello; with a job key,
+  // when each rank has answered all others.
+  void connect_all(Deadline deadline) {
+    Lock lock(mutex_);
+    connections_.call_all();
+    const auto are_done = [this] { return !connections_.unanswered(); };
+    if (!drive(lock, std::nullopt, are_done, deadline))
+      throw connections_.lateness_of_call(*connections_.unanswered());
+  }
 
   // Handles all pending events. Sleeps without the lock.
-  void look(int timeout_ms, Lock& lock) {
+  void handle_events(int timeout_ms, Lock& lock) {
     struct Driving {
       explicit Driving(TcpMesh& driven) : mesh(driven) { mesh.is_driven_ = true; }
       Driving(const Driving&) = delete;
@@ -244,7 +181,7 @@ class TcpMesh final : public Mesh {
   const bool has_lanes_;  // large messages to some ranks use several connections
   const tcp::Poller poller_{};
 
-  std::mutex mutex_;  // of all that follows
+  // Protected by the mutex:
   std::condition_variable changed_;
   bool is_driven_ = false;
   int waiting_ = 0;

@@ -1,0 +1,74 @@
+// core. Messages on their way over a mesh, and the failures that all transports report in the same
+// words.
+//
+// Owner:   a PendingSend or PendingReceive stays at its place from its start until it is done or
+//          given up.
+// Thread:  one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "drun/backend.h"
+#include "worker_lib/mesh/matcher.h"
+
+namespace drun::worker {
+
+struct PendingSend {
+  int to = 0;
+  std::uint64_t slot = 0;
+  const char* data = nullptr;
+  std::size_t size_bytes = 0;
+  bool is_done = false;  // the data may change
+
+  std::optional<int> peer() const { return to; }
+};
+
+struct PendingReceive {
+  std::optional<int> from{};  // absent: from any
+  std::uint64_t slot = 0;
+  char* data = nullptr;
+  std::size_t room_bytes = 0;
+  ClaimSide claim{};
+  std::uint64_t order = 0;  // increases with each receive and message
+  // Set once it is matched with a message:
+  std::optional<int> sender{};
+  std::size_t size_bytes = 0;
+  std::string misfit{};  // why the message does not fit; empty: it fits
+  bool is_done = false;
+
+  std::optional<int> peer() const { return sender ? sender : from; }
+  // Matches it with a message of that size. False if the message does not fit, and must be dropped.
+  bool accept(int from_rank, std::size_t message_bytes);
+  // Throws Mismatch if the message does not fit.
+  void check_fit() const;
+};
+
+// A message that has arrived before its receive.
+struct EarlyMessage {
+  int from = 0;
+  std::uint64_t slot = 0;
+  std::size_t size_bytes = 0;
+  std::uint64_t order = 0;   // as of a PendingReceive
+  std::vector<char> data{};  // empty if the message is only announced
+};
+
+// --- Failures
+
+// What a rank knows about the end of another one.
+struct PeerEnd {
+  std::string why{};     // the connection's error
+  bool is_told = false;  // tell_lost() has named the rank
+
+  BackendFailure failure(int rank) const;  // PeerLost
+};
+BackendFailure loss_of_all_others();
+// Timeout of a message that waits for that rank, or for any.
+BackendFailure lateness_of_peer(std::optional<int> peer);
+// Broken: another operation of this rank has called abort().
+BackendFailure aborted_failure();
+
+}  // namespace drun::worker
