@@ -17,12 +17,13 @@ constexpr char kName[] = "libucp.so.0";
 [[noreturn]] void refuse(const std::string& reason) {
   throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
                        std::string("cannot load ") + kName + ": " + reason +
-                           "; install UCX 1.12 or later (Debian's libucx0), or choose tcp or "
+                           "; install UCX 1.13 or later (Debian's libucx0), or choose tcp or "
                            "shm+tcp");
 }
 
 Library load() {
   Library library;
+  const bool is_used_otherwise = dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) != nullptr;
   // Never closed: UCX has threads of its own.
   void* const loaded = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
@@ -34,6 +35,10 @@ Library load() {
   if (library.name == nullptr) refuse("it has no " #name);
   DRUN_UCX_FUNCTIONS(DRUN_UCX_FIND)
 #undef DRUN_UCX_FIND
+  // The log is one for the whole process: the user's choice stays, and that of a program that uses
+  // UCX itself.
+  if (getenv("UCX_LOG_LEVEL") == nullptr && !is_used_otherwise)
+    find_function(loaded, "ucs_global_opts_set_value", library.set_log_option);
   return library;
 }
 
@@ -72,6 +77,8 @@ std::shared_ptr<ucp_context> context_of_process() {
       library.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &made);
   library.ucp_config_release(config);
   check(status, "find a network");
+  // From here on this library reports what fails. Until here, UCX's log has the details.
+  if (library.set_log_option != nullptr) library.set_log_option("LOG_LEVEL", "fatal");
   std::shared_ptr<ucp_context> context(made, library.ucp_cleanup);
   current = context;
   return context;

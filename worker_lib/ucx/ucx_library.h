@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ucp/api/ucp.h>
+#include <ucs/config/global_opts.h>
 
 #include <memory>
 #include <string>
@@ -30,6 +31,9 @@ struct Library {
 #define DRUN_UCX_MEMBER(name) decltype(&::name) name = nullptr;
   DRUN_UCX_FUNCTIONS(DRUN_UCX_MEMBER)
 #undef DRUN_UCX_MEMBER
+
+  // Null: this library must not change UCX's log, or cannot.
+  decltype(&::ucs_global_opts_set_value) set_log_option = nullptr;
 
   static const Library& get();
 };
