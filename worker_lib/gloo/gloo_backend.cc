@@ -25,6 +25,7 @@
 #include "worker_lib/gloo/awake_device.h"
 #include "worker_lib/gloo/gloo_ends.h"
 #include "worker_lib/mesh/mesh_backend.h"
+#include "worker_lib/mesh/message.h"
 #include "worker_lib/tcp/tcp_mesh.h"
 
 namespace drun::worker {
@@ -324,20 +325,11 @@ void GlooMesh::wait(Channel& channel, Deadline deadline) {
 }
 
 BackendFailure GlooMesh::failure(const std::string& text, int peer) const {
-  if (is_aborted_ || contains(text, "Application timeout")) {
-    return {Kind::Broken, std::nullopt, "another operation of this rank has failed"};
-  }
-  const std::string name = "rank " + std::to_string(peer);
-  if (contains(text, "imed out")) {
-    if (is_lost(peer))
-      return {Kind::PeerLost, peer, name + " ended before it had done its part", true};
-    return {Kind::Timeout, peer,
-            name +
-                " did not do its part in time; run with DRUN_DEBUG=1 to learn which rank calls "
-                "something else"};
-  }
+  if (is_aborted_ || contains(text, "Application timeout")) return aborted_failure();
+  if (contains(text, "imed out"))
+    return is_lost(peer) ? PeerEnd{.is_told = true}.failure(peer) : lateness_of_peer(peer);
   const std::vector<int> gone = lost_peers();
-  if (gone.empty()) return {Kind::PeerLost, peer, "lost the connection to " + name + ": " + text};
+  if (gone.empty()) return PeerEnd{.why = text}.failure(peer);
   return {Kind::PeerLost, gone.front(),
           "lost the connection to " + describe_ranks(gone) + ": " + text};
 }
