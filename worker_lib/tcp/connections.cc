@@ -26,9 +26,9 @@ constexpr std::size_t kMostStrangers = 128;
 constexpr std::chrono::seconds kHelloTime{5};
 // Until accepting is tried again, if a descriptor or memory was lacking.
 constexpr milliseconds kAcceptPause{50};
-constexpr int kMostAccepts = 64;              // at a time
-constexpr int kMostReads = 16;                // of one connection at a time
-constexpr milliseconds kInteractiveTime{20};  // until the mode is set again
+constexpr int kMostAccepts = 64;             // at a time
+constexpr int kMostReads = 16;               // of one connection at a time
+constexpr milliseconds kInteractiveTime{5};  // until the mode is set again
 constexpr Poller::Source kListenerSource{Poller::Source::Kind::Listener};
 
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
@@ -92,7 +92,7 @@ std::optional<int> Connections::unanswered() const {
   for (int other = 0; other < size_; ++other) {
     const Outbox& out = peer(other).lanes[0].out;
     if (other == rank_ || is_gone(other)) continue;
-    if (out.road() == Outbox::Road::Dialing || out.is_held() ||
+    if (out.state() == Outbox::State::Dialing || out.is_held() ||
         (job_key_ && !peer(other).has_called[0]))
       return other;
   }
@@ -102,7 +102,7 @@ std::optional<int> Connections::unanswered() const {
 void Connections::call(int rank, std::size_t lane) {
   Peer& other = peer(rank);
   Lane& made = other.lanes[lane];
-  if (made.out.road() != Outbox::Road::None || is_aborted_) return;
+  if (made.out.state() != Outbox::State::None || is_aborted_) return;
   made.hello = {.key = other.place.key,
                 .rank = static_cast<std::uint32_t>(rank_),
                 .size = static_cast<std::uint32_t>(size_),
@@ -124,7 +124,7 @@ bool Connections::is_usable(int rank, std::size_t lane) {
   if (lane == 0) return !is_gone(rank);
   flush(rank, lane);  // it may be connected by now
   const Outbox& one = out(rank, lane);
-  return one.road() == Outbox::Road::Open && !one.is_held();
+  return one.state() == Outbox::State::Open && !one.is_held();
 }
 
 void Connections::push_first(int rank, const Frame& frame) {
@@ -141,7 +141,8 @@ void Connections::push_first(int rank, const Frame& frame) {
 void Connections::flush(int rank, std::size_t lane) {
   Lane& flushed = peer(rank).lanes[lane];
   if (const std::optional<std::string> why = flushed.out.flush()) return end_lane(rank, lane, *why);
-  if (flushed.out.road() != Outbox::Road::Open || flushed.out.has_more() == flushed.waits_to_write)
+  if (flushed.out.state() != Outbox::State::Open ||
+      flushed.out.has_more() == flushed.waits_to_write)
     return;
   flushed.waits_to_write = flushed.out.has_more();
   poller_.change(flushed.out.fd(), EPOLLIN | EPOLLRDHUP | (flushed.waits_to_write ? EPOLLOUT : 0U),
@@ -265,7 +266,8 @@ void Connections::read(std::uint32_t id) {
 
 // By default the kernel acknowledges a short message when it is read, with a packet that takes as
 // long as half of the message. In the mode for interactive connections it acknowledges every second
-// one. It leaves this mode after a pause of 40 ms. Large messages are faster without it.
+// one. It leaves this mode after a pause of 40 ms and when a packet is repeated. Large messages are
+// faster without it.
 void Connections::choose_acknowledgments(Incoming& in, std::size_t read_bytes) {
   const bool is_short = read_bytes < kEagerBytes / 4;
   const Deadline now = is_short ? coarse_now() : Deadline{};
@@ -375,7 +377,7 @@ void Connections::handle(Poller::Source source, std::uint32_t events) {
   if (source.kind == SourceKind::In) return read(source.which);
   const int rank = static_cast<int>(source.which);
   const Outbox& from = out(rank, source.lane);
-  if (from.road() == Outbox::Road::Gone) return;
+  if (from.state() == Outbox::State::Gone) return;
   if (from.is_held() && (events & EPOLLIN) != 0) return take_answer(rank, source.lane);
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     const int error = error_of(from.fd());

@@ -96,7 +96,7 @@ class Connections {
   // Throws if all messages of this rank have failed.
   void check_alive() const;
   // Nothing more can be sent to that rank.
-  bool is_gone(int rank) const { return peer(rank).lanes[0].out.road() == Outbox::Road::Gone; }
+  bool is_gone(int rank) const { return peer(rank).lanes[0].out.state() == Outbox::State::Gone; }
   // Nothing more arrives from that rank; absent: from any.
   bool is_over(std::optional<int> rank) const;
   // Why a message with that rank, or with any, has failed, or is not done at its deadline.

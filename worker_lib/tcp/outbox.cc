@@ -48,7 +48,7 @@ Outbox::Outgoing Outbox::with_head(const Frame& frame) {
 
 void Outbox::open(UniqueFd fd, const HelloBytes& hello, bool is_held) {
   fd_ = std::move(fd);
-  road_ = Road::Dialing;
+  state_ = State::Dialing;
   is_held_ = is_held;
   Outgoing first;
   first.head = hello;
@@ -67,7 +67,7 @@ void Outbox::release(const Proof& proof) {
 }
 
 void Outbox::close() {
-  road_ = Road::Gone;
+  state_ = State::Gone;
   is_held_ = false;
   queue_.clear();
 }
@@ -120,7 +120,7 @@ void Outbox::push_first(const Frame& frame) {
 }
 
 std::optional<std::string> Outbox::flush() {
-  while ((road_ == Road::Dialing || road_ == Road::Open) && has_more()) {
+  while ((state_ == State::Dialing || state_ == State::Open) && has_more()) {
     std::array<iovec, kMostPieces> pieces{};
     std::size_t count = 0;
     std::size_t total = 0;
@@ -140,7 +140,7 @@ std::optional<std::string> Outbox::flush() {
     const ssize_t written = write_pieces(fd_.get(), {pieces.data(), count});
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return std::strerror(errno);
-    if (written >= 0) road_ = Road::Open;
+    if (written >= 0) state_ = State::Open;
     if (written < 0 || !take_written(static_cast<std::size_t>(written))) break;
   }
   return std::nullopt;

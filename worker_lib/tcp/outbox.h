@@ -24,12 +24,12 @@ class Outbox {
  public:
   //   None --open--> Dialing --flush() sends the first byte--> Open
   //   any --close--> Gone
-  enum class Road { None, Dialing, Open, Gone };
+  enum class State { None, Dialing, Open, Gone };
 
-  Road road() const { return road_; }
+  State state() const { return state_; }
   int fd() const { return fd_.get(); }
   bool has_more() const { return !queue_.empty() && (!is_held_ || !queue_.front().is_frame); }
-  // The hello has been answered by nothing yet, so no frame leaves.
+  // No frame leaves, because the called rank has not answered the hello with its proof yet.
   bool is_held() const { return is_held_; }
 
   // Frames have been sent, at least in part: what the peer has received of them is not known.
@@ -76,7 +76,7 @@ class Outbox {
   bool take_written(std::size_t bytes);
 
   UniqueFd fd_{};
-  Road road_ = Road::None;
+  State state_ = State::None;
   bool is_held_ = false;
   bool has_sent_frames_ = false;
   std::deque<Outgoing> queue_{};
