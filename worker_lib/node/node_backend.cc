@@ -80,7 +80,7 @@ class ReceiveFromAny final : public Transfer {
     while (is_done() != true) {
       const Deadline now = Deadline::clock::now();
       if (now >= deadline)
-        throw BackendFailure(WorkerError::Kind::Timeout, std::nullopt, "no message came in time");
+        throw BackendFailure(WorkerError::Kind::Timeout, "no message came in time");
       pause(now - began);
     }
     return sides_[static_cast<std::size_t>(claim_.owner().value_or(1))]->finish(deadline);
@@ -172,19 +172,31 @@ class NodeBackend final : public Backend {
 
   void run(const Call& call, const Turn& turn) override {
     if (is_debug_) agree(call, turn);
-    if (call.operation == Operation::Barrier) return barrier(call, turn);
-    if (layout_.is_uniform() && run_on_rails(call, turn)) return;
+    const bool uses_rails = layout_.is_uniform() && are_rails_faster(call);
     switch (call.operation) {
+      case Operation::Barrier:
+        return barrier(call, turn);
       case Operation::Broadcast:
-        return broadcast(call, turn);
+        return uses_rails ? rails_broadcast(call, turn) : broadcast(call, turn);
       case Operation::AllReduce:
-        return all_reduce(call, turn);
+        return uses_rails ? rails_all_reduce(call, turn) : all_reduce(call, turn);
       case Operation::Reduce:
-        return reduce(call, turn);
+        return uses_rails ? rails_reduce(call, turn) : reduce(call, turn);
       case Operation::AllGather:
+        if (uses_rails) return rails_all_gather(call, turn);
         if (layout_.is_contiguous()) return all_gather(call, turn);
         break;
-      default:
+      case Operation::ReduceScatter:
+        if (uses_rails) return rails_reduce_scatter(call, turn);
+        break;
+      case Operation::Gather:
+        if (uses_rails) return rails_gather(call, turn);
+        break;
+      case Operation::Scatter:
+        if (uses_rails) return rails_scatter(call, turn);
+        break;
+      case Operation::AllToAll:
+        if (uses_rails) return rails_all_to_all(call, turn);
         break;
     }
     in(all_, call, turn, 1);
@@ -282,8 +294,7 @@ class NodeBackend final : public Backend {
         .output = told.data(),
         .count = sizeof mine},
        turn, 0);
-    if (std::count(told.begin(), told.end(), mine) == layout_.size()) return;
-    throw disagreement(turn, describe_disagreement(told));
+    check_same_calls(turn.sequence, told);
   }
 
   void barrier(const Call& call, const Turn& turn) const {
@@ -296,27 +307,20 @@ class NodeBackend final : public Backend {
   // the other nodes. All connections between the nodes are busy, and all ranks reduce.
 
   // False if the leaders are faster, or the counts of other ranks are needed and unknown.
-  bool run_on_rails(const Call& call, const Turn& turn) const {
-    const bool is_large = bytes_of(call) >= kRailBytes;
-    const bool is_in_blocks = layout_.is_contiguous();
+  bool are_rails_faster(const Call& call) const {
     switch (call.operation) {
       case Operation::AllReduce:
-        return is_large && (rails_all_reduce(call, turn), true);
       case Operation::Broadcast:
-        return is_large && (rails_broadcast(call, turn), true);
       case Operation::Reduce:
-        return is_large && (rails_reduce(call, turn), true);
-      case Operation::ReduceScatter:
-        return is_in_blocks && (rails_reduce_scatter(call, turn), true);
+        return bytes_of(call) >= kRailBytes;
       case Operation::AllGather:
-        return is_in_blocks && total_bytes(call) >= kRailBytes &&
-               (rails_all_gather(call, turn), true);
+        return layout_.is_contiguous() && total_bytes(call) >= kRailBytes;
+      case Operation::ReduceScatter:
+        return layout_.is_contiguous();
       case Operation::Gather:
-        return is_in_blocks && !call.is_uneven && (rails_gather(call, turn), true);
       case Operation::Scatter:
-        return is_in_blocks && !call.is_uneven && (rails_scatter(call, turn), true);
       case Operation::AllToAll:
-        return is_in_blocks && !call.is_uneven && (rails_all_to_all(call, turn), true);
+        return layout_.is_contiguous() && !call.is_uneven;
       case Operation::Barrier:
         break;
     }
@@ -340,33 +344,30 @@ class NodeBackend final : public Backend {
     return std::vector<char>(count * size_bytes(type));
   }
 
+  // An operation of this node's ranks on parts of these sizes, with the type and op of `call`.
+  Call on_parts(Operation operation, const Call& call, const void* input, void* output,
+                const std::vector<std::size_t>& counts) const {
+    const bool splits_input = shape_of(operation).splits_input;
+    return {.operation = operation,
+            .type = call.type,
+            .op = adding(call.op),
+            .input = input,
+            .output = output,
+            .count = counts[local_rank()],
+            .counts_in = splits_input ? counts.data() : nullptr,
+            .counts_out = splits_input ? nullptr : counts.data(),
+            .is_uneven = true};
+  }
   // This rank's share of the node's sum.
   std::vector<char> reduce_share(const Call& call, const void* input,
                                  const std::vector<std::size_t>& shares, const Turn& turn) const {
     std::vector<char> share = memory_for(shares[local_rank()], call.type);
-    in(node_,
-       {.operation = Operation::ReduceScatter,
-        .type = call.type,
-        .op = adding(call.op),
-        .input = input,
-        .output = share.data(),
-        .count = shares[local_rank()],
-        .counts_in = shares.data(),
-        .is_uneven = true},
-       turn, 0);
+    in(node_, on_parts(Operation::ReduceScatter, call, input, share.data(), shares), turn, 0);
     return share;
   }
   void gather_shares(const Call& call, const void* share, const std::vector<std::size_t>& shares,
                      const Turn& turn) const {
-    in(node_,
-       {.operation = Operation::AllGather,
-        .type = call.type,
-        .input = share,
-        .output = call.output,
-        .count = shares[local_rank()],
-        .counts_out = shares.data(),
-        .is_uneven = true},
-       turn, 1);
+    in(node_, on_parts(Operation::AllGather, call, share, call.output, shares), turn, 1);
   }
 
   void rails_all_reduce(const Call& call, const Turn& turn) const {
@@ -410,16 +411,10 @@ class NodeBackend final : public Backend {
     in(rail_, rail, turn, 0);
     if (!is_on_roots_node(call)) return;
     const bool is_root = rank_ == call.root;
-    in(node_,
-       {.operation = Operation::Gather,
-        .type = call.type,
-        .root = layout_.local_rank_of(call.root),
-        .input = share.data(),
-        .output = is_root ? call.output : nullptr,
-        .count = shares[local_rank()],
-        .counts_out = is_root ? shares.data() : nullptr,
-        .is_uneven = true},
-       turn, 1);
+    Call gather = on_parts(Operation::Gather, call, share.data(), call.output, shares);
+    gather.root = layout_.local_rank_of(call.root);
+    if (!is_root) gather.counts_out = nullptr;
+    in(node_, gather, turn, 1);
     if (is_root) finish_average(call, call.op, call.output);
   }
 
@@ -434,15 +429,8 @@ class NodeBackend final : public Backend {
     for (std::size_t node = 0; node < nodes(); ++node) {
       const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
       const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
-      in(node_,
-         {.operation = Operation::ReduceScatter,
-          .type = call.type,
-          .op = adding(call.op),
-          .input = static_cast<const char*>(call.input) + parts.offset(ranks.front()),
-          .output = partial.data() + done,
-          .count = along[node],
-          .counts_in = counts.data(),
-          .is_uneven = true},
+      const char* const input = static_cast<const char*>(call.input) + parts.offset(ranks.front());
+      in(node_, on_parts(Operation::ReduceScatter, call, input, partial.data() + done, counts),
          turn, static_cast<std::uint32_t>(node));
       done += along[node] * element;
     }
@@ -471,15 +459,9 @@ class NodeBackend final : public Backend {
     for (std::size_t node = 0; node < nodes(); ++node) {
       const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
       const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
-      in(node_,
-         {.operation = Operation::AllGather,
-          .type = call.type,
-          .input = gathered.data() + done,
-          .output = static_cast<char*>(call.output) + parts.offset(ranks.front()),
-          .count = along[node],
-          .counts_out = counts.data(),
-          .is_uneven = true},
-         turn, static_cast<std::uint32_t>(node));
+      char* const output = static_cast<char*>(call.output) + parts.offset(ranks.front());
+      in(node_, on_parts(Operation::AllGather, call, gathered.data() + done, output, counts), turn,
+         static_cast<std::uint32_t>(node));
       done += along[node] * element;
     }
   }
@@ -609,16 +591,10 @@ class NodeBackend final : public Backend {
     const auto root = static_cast<std::size_t>(layout_.local_rank_of(call.root));
     std::vector<std::size_t> counts(node_.ranks.size(), 0);
     counts[root] = call.count;
-    in(node_,
-       {.operation = Operation::Scatter,
-        .type = call.type,
-        .root = 0,
-        .input = is_leader() ? sum : nullptr,
-        .output = rank_ == call.root ? call.output : nullptr,
-        .count = rank_ == call.root ? call.count : 0,
-        .counts_in = is_leader() ? counts.data() : nullptr,
-        .is_uneven = true},
-       turn, 1);
+    Call scatter = on_parts(Operation::Scatter, call, is_leader() ? sum : nullptr,
+                            rank_ == call.root ? call.output : nullptr, counts);
+    if (!is_leader()) scatter.counts_in = nullptr;
+    in(node_, scatter, turn, 1);
   }
 
   // To the leaders, where the parts of a node are contiguous, and from them to all ranks.
