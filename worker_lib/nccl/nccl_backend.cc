@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
 #include "worker_lib/nccl/communicators.h"
@@ -54,11 +53,6 @@ std::string refusal_of_float8(int gpu) {
          std::to_string(capability) + ".x; 9.0 or later can" + kRemedy;
 }
 
-bool is_reduction(Operation operation) {
-  return operation == Operation::AllReduce || operation == Operation::Reduce ||
-         operation == Operation::ReduceScatter;
-}
-
 // --- The backend
 
 const void* memory_of(const Call& call) { return call.input != nullptr ? call.input : call.output; }
@@ -95,7 +89,7 @@ class NcclBackend final : public Backend {
   std::string name() const override { return "nccl"; }
 
   std::string refusal(const Call& call) const override {
-    const bool reduces = is_reduction(call.operation);
+    const bool reduces = shape_of(call.operation).is_reduction;
     std::string reason = reduces ? refusal_of_reduction(call) : "";
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
     if (reason.empty() && reduces && is_float8(call.type)) {
@@ -173,6 +167,7 @@ class NcclBackend final : public Backend {
   }
 
   void abort() noexcept override { communicators_.close(); }
+  bool detects_ends() const override { return false; }
   void tell_lost(int rank) noexcept override { communicators_.stop().tell_lost(rank); }
 
   bool splits() const override { return is_wanted_ && need_nccl().split != nullptr; }
@@ -324,8 +319,7 @@ class NcclBackend final : public Backend {
                 "cuMemcpyDtoHAsync");
       return nccl::kSuccess;
     });
-    if (std::count(the.told.begin(), the.told.end(), the.mine) == self_.size) return;
-    throw disagreement(awaited.sequence, the.told);
+    check_same_calls(awaited.sequence, the.told);
   }
 
   Communicators communicators_;
