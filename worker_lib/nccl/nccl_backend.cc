@@ -119,8 +119,15 @@ class NcclBackend final : public Backend {
     if (!communicators_.known_gpu()) communicators_.gpu(gpu_number(call.gpu, memory_of(call)));
     const std::shared_ptr<const Gpu>& gpu = communicators_.known_gpu();
     const Current current(*gpu);
-    auto operation = std::make_shared<Collective>(
-        *this, call, turn, Event(gpu, static_cast<cuda::Stream>(call.stream)));
+    const auto after = std::make_shared<Event>(gpu, static_cast<cuda::Stream>(call.stream));
+    const Awaited awaited{.sequence = turn.sequence};
+    auto operation = std::make_shared<StartQueue::Operation>(
+        [this, call, after, awaited](Deadline deadline) {
+          Awaited now = awaited;
+          now.deadline = deadline;
+          return issue_collective(call, now, *after);
+        },
+        awaited);
     order_.issue(turn.deadline, operation);
     order_.check(*operation);
     return std::make_unique<StartedTransfer>(order_, std::move(operation));
@@ -187,26 +194,6 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  class Collective final : public StartQueue::Operation {
-   public:
-    Collective(NcclBackend& backend, const Call& call, const Turn& turn, Event after)
-        : Operation({.sequence = turn.sequence}),
-          backend_(backend),
-          call_(call),
-          after_(std::move(after)) {}
-
-   private:
-    StartQueue::Issued issue(Deadline deadline) override {
-      Awaited now = awaited();
-      now.deadline = deadline;
-      return backend_.issue_collective(call_, now, after_);
-    }
-
-    NcclBackend& backend_;
-    const Call call_;
-    Event after_;
-  };
-
   StartQueue::Issued issue_collective(const Call& call, const Awaited& awaited, Event& after) {
     if (!all_) connect({.deadline = awaited.deadline});
     if (communicators_.context().is_debug) compare(call, awaited);

@@ -43,7 +43,7 @@ void StartQueue::issue_one(Operation& operation, Deadline deadline) {
     if (has_failed_) {
       throw BackendFailure(Kind::Broken, "an earlier operation has failed");
     }
-    operation.issued_ = operation.issue(deadline);
+    operation.issued_ = operation.issue_(deadline);
     operation.begun_at_ = coarse_now();
   } catch (...) {
     has_failed_ = true;

@@ -133,19 +133,14 @@ Member connect_some(const BackendContext& group, std::vector<int> ranks, std::st
   return {factory(context), std::move(ranks), std::move(what)};
 }
 
-std::vector<int> first_ranks(int size) {
-  std::vector<int> all;
-  all.reserve(static_cast<std::size_t>(size));
-  for (int rank = 0; rank < size; ++rank) all.push_back(rank);
-  return all;
-}
-
 class NodeBackend final : public Backend {
  public:
   NodeBackend(const BackendContext& context, const BackendFactory& local,
               const BackendFactory& across)
       : layout_(context.node_of), rank_(context.rank), is_debug_(context.is_debug) {
-    all_ = connect_some(context, first_ranks(context.size), "all", "all ranks", across);
+    std::vector<int> ranks(static_cast<std::size_t>(context.size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    all_ = connect_some(context, std::move(ranks), "all", "all ranks", across);
     const int node = layout_.node_of(rank_);
     const std::vector<int>& neighbors = layout_.ranks_of(node);
     BackendContext of_some = context;
@@ -216,19 +211,16 @@ class NodeBackend final : public Backend {
   }
 
   void abort() noexcept override {
-    for (Member* member : members()) member->backend->abort();
+    for (const Member* member : members()) member->backend->abort();
   }
   bool keeps_deadlines() const override {
-    bool keeps = true;
-    for (const Member* member : {&all_, &node_, &rail_}) {
-      if (member->backend) keeps = keeps && member->backend->keeps_deadlines();
-    }
-    return keeps;
+    const std::vector<const Member*> all = members();
+    return std::all_of(all.begin(), all.end(),
+                       [](const Member* member) { return member->backend->keeps_deadlines(); });
   }
   std::vector<Lifeline> lifelines() const override {
     std::vector<Lifeline> lines;
-    for (const Member* member : {&all_, &node_, &rail_}) {
-      if (!member->backend) continue;
+    for (const Member* member : members()) {
       for (Lifeline line : member->backend->lifelines()) {
         line.rank = member->ranks[static_cast<std::size_t>(line.rank)];
         lines.push_back(line);
@@ -237,7 +229,7 @@ class NodeBackend final : public Backend {
     return lines;
   }
   void tell_lost(int rank) noexcept override {
-    for (Member* member : members()) {
+    for (const Member* member : members()) {
       const auto found = std::find(member->ranks.begin(), member->ranks.end(), rank);
       if (found == member->ranks.end()) continue;
       member->backend->tell_lost(static_cast<int>(found - member->ranks.begin()));
@@ -265,9 +257,10 @@ class NodeBackend final : public Backend {
     return layout_.node_of(rank_) == root_node(call);
   }
 
-  std::vector<Member*> members() {
-    std::vector<Member*> all;
-    for (Member* member : {&all_, &node_, &rail_}) {
+  // Those of which this rank is a part.
+  std::vector<const Member*> members() const {
+    std::vector<const Member*> all;
+    for (const Member* member : {&all_, &node_, &rail_}) {
       if (member->backend) all.push_back(member);
     }
     return all;

@@ -15,18 +15,18 @@ constexpr long kMost = 1L << 30;
 //
 // Source: mpirun(1), the proxies of Hydra (PMI_*, MPI_LOCAL*), srun(1).
 
-struct Numbers {
+struct RankNumbers {
   std::optional<int> rank = std::nullopt;
   std::optional<int> size = std::nullopt;
   std::optional<int> local_rank = std::nullopt;
   std::optional<int> local_size = std::nullopt;
-  bool operator==(const Numbers&) const = default;
+  bool operator==(const RankNumbers&) const = default;
 };
 
 struct EngineReport {
   std::string_view engine;  // "Open MPI"
   bool is_mpi = true;       // an MPI launcher, which may run inside Slurm
-  Numbers told = {};
+  RankNumbers told = {};
   std::string missing = "";  // "PMI_SIZE, MPI_LOCALRANKID"; empty: nothing
   std::string wrong = "";    // the first invalid variable, as a sentence
   // The engine's name of this job, the same on all nodes; empty: none.
@@ -37,7 +37,8 @@ struct EngineReport {
   bool is_whole() const { return missing.empty() && wrong.empty(); }
 };
 
-struct Names {
+// The names of an engine's variables.
+struct EngineVariables {
   std::string_view engine;
   bool is_mpi;
   std::string_view rank;
@@ -47,14 +48,14 @@ struct Names {
 };
 
 // PMIx has no variable but for the rank: the rest is asked of a server.
-constexpr std::array kNames = {
-    Names{"Open MPI", true, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    Names{"Hydra", true, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    Names{"PMIx", true, "PMIX_RANK", "(the number of ranks)", "(the local rank)",
-          "(the number of local ranks)"},
-    Names{"Slurm", false, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-          "SLURM_STEP_TASKS_PER_NODE"},
+constexpr std::array kEngines = {
+    EngineVariables{"Open MPI", true, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    EngineVariables{"Hydra", true, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    EngineVariables{"PMIx", true, "PMIX_RANK", "(the number of ranks)", "(the local rank)",
+                    "(the number of local ranks)"},
+    EngineVariables{"Slurm", false, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+                    "SLURM_STEP_TASKS_PER_NODE"},
 };
 
 std::optional<long> number(std::string_view text) {
@@ -92,10 +93,10 @@ std::optional<std::string> slurm_variable(const Lookup& environment, std::string
 
 class Reading {
  public:
-  Reading(const Lookup& environment, const Names& names) : environment_(environment) {
+  Reading(const Lookup& environment, const EngineVariables& names) : environment_(environment) {
     report_.engine = names.engine;
     report_.is_mpi = names.is_mpi;
-    Numbers& told = report_.told;
+    RankNumbers& told = report_.told;
     told.size = read(names.size, 1);
     told.rank = read(names.rank, 0);
     told.local_size = read(names.local_size, 1);
@@ -105,7 +106,7 @@ class Reading {
     check(names.local_size, told.local_size ? std::optional(*told.local_size - 1) : std::nullopt,
           names.size, told.size);
   }
-  bool says_anything() const { return report_.told != Numbers{} || !report_.wrong.empty(); }
+  bool says_anything() const { return report_.told != RankNumbers{} || !report_.wrong.empty(); }
   EngineReport report() && { return std::move(report_); }
 
  private:
@@ -156,7 +157,7 @@ bool is_outside_slurm_step(const Lookup& environment) {
 // The engines that have set any variable, innermost first.
 std::vector<EngineReport> read_engines(const Lookup& environment) {
   std::vector<EngineReport> reports;
-  for (const Names& names : kNames) {
+  for (const EngineVariables& names : kEngines) {
     Reading reading(environment, names);
     if (!reading.says_anything()) continue;
     EngineReport report = std::move(reading).report();
@@ -188,7 +189,7 @@ std::string place(const EngineReport& report) {
 bool contradict(std::optional<int> left, std::optional<int> right) {
   return left && right && *left != *right;
 }
-bool contradict(const Numbers& left, const Numbers& right) {
+bool contradict(const RankNumbers& left, const RankNumbers& right) {
   return contradict(left.rank, right.rank) || contradict(left.size, right.size) ||
          contradict(left.local_rank, right.local_rank) ||
          contradict(left.local_size, right.local_size);
