@@ -52,7 +52,7 @@ constexpr Shape shape_of(Operation operation) {
 std::string to_string(const Call& call);
 
 // Equal for calls that match, and only for those: operation, type, op, root, the number of
-// elements, and a hash of the sizes for _v operations of which all ranks know the sizes.
+// elements, and for _v operations whose sizes all ranks know, a hash of these.
 struct Signature {
   std::uint64_t what = 0;   // everything except the number of elements
   std::uint64_t count = 0;  // or the hash
@@ -71,7 +71,7 @@ std::string describe_ranks(const std::vector<int>& ranks);
 // "rank 0 calls barrier(); ranks 1-3, 5 call all_reduce(f32 x 4, sum)", by rank of first caller.
 std::string describe_disagreement(const std::vector<Signature>& by_rank);
 
-// The failure of a message of which the two ranks have different types or counts.
+// The failure of a message whose type or count differs between its two ranks.
 BackendFailure message_mismatch(int from, const Signature& sent, const Signature& expected);
 // Throws Mismatch, with the same text on every rank, unless all ranks have called the same.
 void check_same_calls(std::uint32_t sequence, const std::vector<Signature>& by_rank);

@@ -119,7 +119,7 @@ class Leader {
       return;
     }
     members_[hello->rank] = std::move(stranger);
-    cores_ = cores_ | hello->cores;
+    cores_ |= hello->cores;
   }
 
   [[noreturn]] void give_up() {
