@@ -178,6 +178,22 @@ TEST_CASE("a collective on a GPU names the rank that died, over the stand-in") {
   }
 }
 
+TEST_CASE("with nccl alone, the end of a rank on the same node is detected, over the stand-in") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    test::use_standins();
+    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+    reduce_times(group, 1);
+    if (rank == 1) kill(getpid(), SIGKILL);
+    say(outcome_of([&] { reduce_times(group, 1); }));
+  });
+  for (const std::size_t rank : {0, 2}) {
+    CHECK_THAT(ends[rank].said, ContainsSubstring("peer lost| rank " + std::to_string(rank)) &&
+                                    ContainsSubstring("the process of rank 1 has ended"));
+    CHECK(ends[rank].took < test::scaled(seconds(15)));
+  }
+}
+
 TEST_CASE("destroying a group wakes a thread that waits for the GPU, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));

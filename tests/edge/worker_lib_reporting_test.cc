@@ -253,7 +253,7 @@ TEST_CASE("ranks that are bound to different cores poll before they sleep") {
     CPU_SET(numbers[are_apart ? static_cast<std::size_t>(rank) : 0], &own);
     expect(sched_setaffinity(0, sizeof own, &own) == 0, "a core of its own");
     const auto parts = worker::shm::connect_parts(test::shm_context(rank, 2, store.port()));
-    say(std::to_string(worker::count_cores(parts.cores)));
+    say(std::to_string(parts.cores.count()));
     say(worker::shm::spin_policy_for(2, parts.cores).looks > 0 ? "looks" : "sleeps");
   });
   check_exited(ends);

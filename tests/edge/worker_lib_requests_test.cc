@@ -35,6 +35,13 @@ using worker::Request;
 
 bool never() { return false; }
 
+// Starts a message that makes progress only while it runs.
+std::shared_ptr<Request> send(GroupRequests& requests, Request::Action action) {
+  const auto request = std::make_shared<Request>(std::move(action), [] { return std::nullopt; });
+  requests.look_after(request);
+  return request;
+}
+
 // Records the thread that ran the request, and the number of runs.
 struct Doer {
   std::atomic<int> times = 0;
@@ -139,7 +146,7 @@ TEST_CASE("a sent request is run by a caller that waits for it at once") {
   // The first attempts can fail: if this thread loses the CPU, another thread runs the request.
   for (int i = 0; i < 1000 && !is_by_waiter; ++i) {
     Doer doer;
-    requests.send(doer.action())->wait();
+    send(requests, doer.action())->wait();
     is_by_waiter = doer.is_this_thread();
   }
   CHECK(is_by_waiter);
@@ -149,11 +156,11 @@ TEST_CASE("a sent request is run by another thread if its owner only polls") {
   Progress progress;
   GroupRequests requests(progress);
   Doer doer;
-  const std::shared_ptr<Request> request = requests.send(doer.action());
+  const std::shared_ptr<Request> request = send(requests, doer.action());
   while (!request->is_done()) std::this_thread::yield();
   CHECK_FALSE(doer.is_this_thread());
   Doer other;
-  CHECK(requests.send(other.action())->wait_for(seconds(60)));
+  CHECK(send(requests, other.action())->wait_for(seconds(60)));
   CHECK_FALSE(other.is_this_thread());
 }
 
@@ -163,7 +170,7 @@ TEST_CASE("a sent request without a waiter is run by another thread, soon or lat
   for (const milliseconds idle : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     std::this_thread::sleep_for(idle);
     Doer doer;
-    const std::shared_ptr<Request> request = requests.send(doer.action());
+    const std::shared_ptr<Request> request = send(requests, doer.action());
     while (request->is_open()) std::this_thread::yield();
     request->wait();
     CHECK_FALSE(doer.is_this_thread());
@@ -174,11 +181,11 @@ TEST_CASE("a sent request does not wait for other sent requests") {
   Progress progress;
   GroupRequests requests(progress);
   std::promise<void> word;
-  const std::shared_ptr<Request> first = requests.send([heard = word.get_future().share()] {
+  const std::shared_ptr<Request> first = send(requests, [heard = word.get_future().share()] {
     heard.wait();
     return 1;
   });
-  const std::shared_ptr<Request> second = requests.send([&word] {
+  const std::shared_ptr<Request> second = send(requests, [&word] {
     word.set_value();
     return 2;
   });
@@ -225,7 +232,7 @@ TEST_CASE("a stopped group has run all its requests, and those of another group 
   GroupRequests requests(progress);
   for (int i = 0; i < 10; ++i) {
     requests.look_after(std::make_shared<Request>(doer.action(), never));
-    requests.send(doer.action());
+    send(requests, doer.action());
     requests.queue(doer.action());
   }
   requests.stop();
@@ -295,7 +302,7 @@ TEST_CASE("requests that cannot be polled occupy a limited number of threads") {
   const auto heard = word.get_future().share();
   std::vector<std::shared_ptr<Request>> sent;
   for (std::size_t i = 0; i < Progress::kMostBlocking + 10; ++i) {
-    sent.push_back(requests.send([&running, heard] {
+    sent.push_back(send(requests, [&running, heard] {
       ++running;
       heard.wait();
       return 0;

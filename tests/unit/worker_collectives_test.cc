@@ -191,7 +191,7 @@ TEST_CASE("counts known to only some ranks are compared with those of the others
         worker::compare_counts(*exchange, call, 1);
       } catch (const BackendFailure& failure) {
         const std::string text = failure.what();
-        if (text.find("elements from rank ") != std::string::npos &&
+        if (text.find("elements for rank ") != std::string::npos &&
             text.find("which expects ") != std::string::npos) {
           ++told;
         }

@@ -29,9 +29,6 @@ void copy(void* to, const void* from, std::size_t size_bytes) {
   if (size_bytes > 0 && to != from) std::memcpy(to, from, size_bytes);
 }
 
-const char* at(const void* data, std::size_t offset) {
-  return static_cast<const char*>(data) + offset;
-}
 char* at(void* data, std::size_t offset) { return static_cast<char*>(data) + offset; }
 
 // In round k each rank notifies the rank 2^k after it; in the end every rank depends on all others.
@@ -170,21 +167,31 @@ Parts parts_of(const Exchange& mesh, const Call& call, const std::size_t* counts
   return Parts(counts, call.count, size_bytes(call.type), mesh.size());
 }
 
-// gather, scatter and all_to_all: all at once; each rank begins with a different one.
-void move_parts(Exchange& mesh, const Call& call) {
-  const int me = mesh.rank();
-  const PartMoves parts(call, me, mesh.size());
+// Starts to send to and receive from all other ranks at once; each rank begins with a different
+// one. `received` and `sent` return the part that is exchanged with a rank.
+template <typename Received, typename Sent>
+Handles start_all(Exchange& mesh, Received received, Sent sent) {
   Handles moving;
   for (int step = 1; step < mesh.size(); ++step) {
-    const int from = mesh.rank_after(me, -step);
-    const auto part = parts.received_from(from);
+    const int from = mesh.rank_after(mesh.rank(), -step);
+    const auto part = received(from);
     moving.push_back(mesh.recv(from, part.data, part.size_bytes));
   }
   for (int step = 1; step < mesh.size(); ++step) {
-    const int to = mesh.rank_after(me, step);
-    const auto part = parts.sent_to(to);
+    const int to = mesh.rank_after(mesh.rank(), step);
+    const auto part = sent(to);
     moving.push_back(mesh.send(to, part.data, part.size_bytes));
   }
+  return moving;
+}
+
+// gather, scatter and all_to_all.
+void move_parts(Exchange& mesh, const Call& call) {
+  const int me = mesh.rank();
+  const PartMoves parts(call, me, mesh.size());
+  const Handles moving = start_all(
+      mesh, [&](int from) { return parts.received_from(from); },
+      [&](int to) { return parts.sent_to(to); });
   const auto in = parts.sent_to(me);
   const auto out = parts.received_from(me);
   copy(out.data, in.data, std::min(in.size_bytes, out.size_bytes));
@@ -222,29 +229,21 @@ void all_gather(Exchange& mesh, const Call& call) {
 }
 
 // Every rank sends each part to its owner, which adds them in rank order.
-void direct_reduce_scatter(Exchange& mesh, const Call& call, const Parts& parts) {
-  const int me = mesh.rank();
-  const std::size_t bytes = parts.size_bytes(me);
-  const std::size_t count = bytes / size_bytes(call.type);
-  std::vector<char> inboxes(static_cast<std::size_t>(mesh.size()) * bytes);
+void direct_reduce_scatter(Exchange& mesh, const Call& call) {
+  const PartMoves parts(call, mesh.rank(), mesh.size());
+  const auto own = parts.sent_to(mesh.rank());
+  std::vector<std::byte> inboxes(static_cast<std::size_t>(mesh.size()) * own.size_bytes);
   const auto inbox = [&](int rank) {
-    return at(inboxes.data(), static_cast<std::size_t>(rank) * bytes);
+    return PartMoves::Part<std::byte>{
+        inboxes.data() + static_cast<std::size_t>(rank) * own.size_bytes, own.size_bytes};
   };
-  Handles moving;
-  for (int step = 1; step < mesh.size(); ++step) {
-    const int from = mesh.rank_after(me, -step);
-    moving.push_back(mesh.recv(from, inbox(from), bytes));
-  }
-  for (int step = 1; step < mesh.size(); ++step) {
-    const int to = mesh.rank_after(me, step);
-    moving.push_back(mesh.send(to, at(call.input, parts.offset(to)), parts.size_bytes(to)));
-  }
+  const Handles moving = start_all(mesh, inbox, [&](int to) { return parts.sent_to(to); });
+  copy(inbox(mesh.rank()).data, own.data, own.size_bytes);
   wait_all(mesh, moving);
-  copy(inbox(me), at(call.input, parts.offset(me)), bytes);
   const ReduceFunction reduce = reduce_function(call.type, call.op);
-  const void* so_far = inbox(0);
+  const void* so_far = inbox(0).data;
   for (int rank = 1; rank < mesh.size(); ++rank) {
-    reduce(call.output, so_far, inbox(rank), count);
+    reduce(call.output, so_far, inbox(rank).data, own.size_bytes / size_bytes(call.type));
     so_far = call.output;
   }
 }
@@ -252,7 +251,7 @@ void direct_reduce_scatter(Exchange& mesh, const Call& call, const Parts& parts)
 void reduce_scatter(Exchange& mesh, const Call& call) {
   const Parts parts = parts_of(mesh, call, call.counts_in);
   if (parts.total_bytes() <= kSmallBytes) {
-    direct_reduce_scatter(mesh, call, parts);
+    direct_reduce_scatter(mesh, call);
   } else {
     ring_reduce_scatter(mesh, call.input, call.output, parts, call.type, call.op);
   }

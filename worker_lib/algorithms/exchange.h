@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "drun/backend.h"
+#include "worker_lib/base/signature.h"
 
 namespace drun::worker {
 
@@ -46,6 +47,7 @@ class Parts {
  public:
   // `counts`: per rank; null: `count` elements for every rank.
   Parts(const std::size_t* counts, std::size_t count, std::size_t element_bytes, int size) {
+    offsets_.reserve(static_cast<std::size_t>(size) + 1);
     offsets_.push_back(0);
     for (int rank = 0; rank < size; ++rank) {
       offsets_.push_back(offsets_.back() + (counts ? counts[rank] : count) * element_bytes);
@@ -74,44 +76,47 @@ class Parts {
   std::vector<std::size_t> offsets_;
 };
 
-// --- What each rank sends to and receives from each other one in Gather, Scatter and AllToAll
+// --- What each rank sends to and receives from each other one, in operations that move or reduce
+// parts: all except Barrier, AllReduce and Reduce
 
 class PartMoves {
  public:
-  template <typename Memory>
+  template <typename Byte>
   struct Part {
-    Memory data = nullptr;
+    Byte* data = nullptr;
     std::size_t size_bytes = 0;  // 0: there is none
   };
 
   // Of the calling rank. `call` must outlive this.
   PartMoves(const Call& call, int rank, int size)
       : call_(call),
+        shape_(shape_of(call.operation)),
         rank_(rank),
         in_(call.counts_in, call.count, drun::size_bytes(call.type), size),
         out_(call.counts_out, call.count, drun::size_bytes(call.type), size) {}
 
-  Part<const char*> sent_to(int peer) const {
+  Part<const std::byte> sent_to(int peer) const {
     if (!is_moved(rank_, peer)) return {};
-    const auto* const all = static_cast<const char*>(call_.input);
-    if (call_.operation == Operation::Gather) return {all, own_bytes()};
+    const auto* const all = static_cast<const std::byte*>(call_.input);
+    if (!shape_.splits_input) return {all, own_bytes()};
     return {all + in_.offset(peer), in_.size_bytes(peer)};
   }
-  Part<char*> received_from(int peer) const {
+  Part<std::byte> received_from(int peer) const {
     if (!is_moved(peer, rank_)) return {};
-    auto* const all = static_cast<char*>(call_.output);
-    if (call_.operation == Operation::Scatter) return {all, own_bytes()};
+    auto* const all = static_cast<std::byte*>(call_.output);
+    if (!shape_.splits_output) return {all, own_bytes()};
     return {all + out_.offset(peer), out_.size_bytes(peer)};
   }
 
  private:
   bool is_moved(int from, int to) const {
-    if (call_.operation == Operation::Gather) return to == call_.root;
-    return call_.operation == Operation::AllToAll || from == call_.root;
+    if (!shape_.has_root) return true;
+    return call_.operation == Operation::Gather ? to == call_.root : from == call_.root;
   }
   std::size_t own_bytes() const { return call_.count * drun::size_bytes(call_.type); }
 
   const Call& call_;
+  const Shape shape_;
   const int rank_;
   const Parts in_;
   const Parts out_;

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <string>
@@ -41,37 +41,27 @@ double quota() {
 
 CoreMask own_cores() {
   // The kernel's set may have more cores than cpu_set_t; it rejects a smaller one.
-  CoreMask cores{};
-  static_assert(sizeof cores % sizeof(unsigned long) == 0);
-  if (syscall(SYS_sched_getaffinity, 0, sizeof cores, cores.data()) < 0) return {};
+  CoreMask cores;
+  constexpr std::size_t kBits = 8 * sizeof(unsigned long);
+  std::array<unsigned long, cores.size() / kBits> words{};
+  if (syscall(SYS_sched_getaffinity, 0, sizeof words, words.data()) < 0) return {};
+  for (std::size_t i = 0; i < cores.size(); ++i)
+    cores[i] = (words[i / kBits] >> i % kBits & 1) != 0;
   return cores;
 }
 
 CoreMask online_cores() {
-  CoreMask cores{};
+  CoreMask cores;
   const auto count = static_cast<std::size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  for (std::size_t i = 0; i < std::min(count, kMostCores); ++i)
-    cores[i / 64] |= std::uint64_t{1} << i % 64;
+  for (std::size_t i = 0; i < std::min(count, cores.size()); ++i) cores.set(i);
   return cores;
 }
 
-int count_cores(const CoreMask& cores) {
-  int count = 0;
-  for (const std::uint64_t word : cores) count += std::popcount(word);
-  return count;
-}
-
-CoreMask operator|(const CoreMask& left, const CoreMask& right) {
-  CoreMask both{};
-  for (std::size_t i = 0; i < both.size(); ++i) both[i] = left[i] | right[i];
-  return both;
-}
-
 int usable_cores(const CoreMask& cores) {
-  int count = count_cores(cores);
-  if (count == 0) count = count_cores(own_cores());
-  if (count == 0) count = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return static_cast<int>(std::max(1.0, std::min(quota(), 1.0 * count)));
+  std::size_t count = cores.count();
+  if (count == 0) count = own_cores().count();
+  if (count == 0) count = online_cores().count();
+  return static_cast<int>(std::max(1.0, std::min(quota(), static_cast<double>(count))));
 }
 
 std::optional<double> cores_of_quota(std::string_view cpu_max) {

@@ -4,24 +4,19 @@
 //          (cpu.max of cgroup v2; version 1 is not read).
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include <bitset>
 #include <optional>
 #include <string_view>
 
 namespace drun::worker {
 
-// A set of the node's cores: numbers up to kMostCores.
-constexpr std::size_t kMostCores = 2048;
-using CoreMask = std::array<std::uint64_t, kMostCores / 64>;
+// A set of the node's cores, by number.
+using CoreMask = std::bitset<2048>;
 
 // The cores to which this process is bound; empty if the system does not report them.
 CoreMask own_cores();
 // As many cores as the machine has online, numbered from 0. Its processes may be bound to some.
 CoreMask online_cores();
-int count_cores(const CoreMask& cores);
-CoreMask operator|(const CoreMask& left, const CoreMask& right);
 
 // How many of these cores the processes of this cgroup may use at the same time; at least 1. If
 // `cores` is empty: of this process's own cores.

@@ -1,4 +1,4 @@
-// edge. What the whole process shares: signals, forks, and its exit. Thread: any.
+// edge. State of the whole process: signals, forks, and its exit. Thread: any.
 #pragma once
 
 #include <csignal>

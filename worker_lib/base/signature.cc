@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rendezvous/job/rank_ranges.h"
+
 namespace drun::worker {
 namespace {
 
@@ -56,13 +58,6 @@ Fields decode(const Signature& signature) {
           .count = signature.count};
 }
 
-// FNV-1a.
-std::uint64_t hash_of(const std::size_t* counts, int size) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (int i = 0; i < size; ++i) hash = (hash ^ counts[i]) * 0x100000001b3;
-  return hash;
-}
-
 Fields fields_of(const Call& call) {
   Fields fields{.operation = static_cast<std::uint8_t>(call.operation)};
   if (call.operation == Operation::Barrier) return fields;
@@ -75,13 +70,19 @@ Fields fields_of(const Call& call) {
   return fields;
 }
 
+BackendFailure disagreement(std::uint32_t sequence, const std::string& what) {
+  return {WorkerError::Kind::Mismatch,
+          "the ranks disagree about collective number " + std::to_string(sequence) + ": " + what};
+}
+
 }  // namespace
 
 std::string to_string(const Call& call) { return field_text(fields_of(call)); }
 
 Signature signature_of(const Call& call, int size) {
   Fields fields = fields_of(call);
-  if (const std::size_t* counts = shared_counts(call)) fields.count = hash_of(counts, size);
+  if (const std::size_t* counts = shared_counts(call))
+    fields.count = hash_of(std::span(counts, static_cast<std::size_t>(size)));
   return encode(fields);
 }
 
@@ -92,16 +93,10 @@ Signature signature_of(DataType type, std::size_t count) {
 std::string describe(const Signature& signature) { return field_text(decode(signature)); }
 
 std::string describe_ranks(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t first = 0; first < ranks.size();) {
-    std::size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (first > 0) text += ", ";
-    text += std::to_string(ranks[first]);
-    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(ranks[last]);
-    first = last + 1;
-  }
-  return text;
+  RankRanges ranges;
+  for (const int rank : ranks) ranges.push_back({rank, rank});
+  normalize(ranges);
+  return ranks_text(ranges);
 }
 
 std::string describe_disagreement(const std::vector<Signature>& by_rank) {
@@ -120,10 +115,16 @@ std::string describe_disagreement(const std::vector<Signature>& by_rank) {
   return text;
 }
 
-BackendFailure disagreement(const Turn& turn, const std::string& what) {
-  return {
-      WorkerError::Kind::Mismatch, std::nullopt,
-      "the ranks disagree about collective number " + std::to_string(turn.sequence) + ": " + what};
+void check_same_calls(std::uint32_t sequence, const std::vector<Signature>& by_rank) {
+  const bool is_same = std::all_of(by_rank.begin(), by_rank.end(),
+                                   [&](const Signature& each) { return each == by_rank.front(); });
+  if (!is_same) throw disagreement(sequence, describe_disagreement(by_rank));
+}
+
+BackendFailure message_mismatch(int from, const Signature& sent, const Signature& expected) {
+  return {WorkerError::Kind::Mismatch, from,
+          "rank " + std::to_string(from) + " sends " + describe(sent) + ", this rank receives " +
+              describe(expected)};
 }
 
 bool has_private_counts(const Call& call) {
@@ -149,19 +150,20 @@ PartCounts part_counts(const Call& call, int rank, int size) {
   return counts;
 }
 
-std::string difference_between(const std::vector<PartCounts>& by_rank) {
-  const std::size_t ranks = by_rank.size();
+void check_part_counts(const Call& call, std::uint32_t sequence, const PartCounts& by_rank,
+                       int size) {
+  const auto ranks = static_cast<std::size_t>(size);
   for (std::size_t from = 0; from < ranks; ++from) {
     for (std::size_t to = 0; to < ranks; ++to) {
-      const std::uint64_t given = by_rank[from][to];
-      const std::uint64_t expected = by_rank[to][ranks + from];
+      const std::uint64_t given = by_rank[from * 2 * ranks + to];
+      const std::uint64_t expected = by_rank[to * 2 * ranks + ranks + from];
       if (given == expected) continue;
-      return "rank " + std::to_string(from) + " has " + std::to_string(given) +
-             " elements for rank " + std::to_string(to) + ", which expects " +
-             std::to_string(expected);
+      throw disagreement(sequence, to_string(call) + ": rank " + std::to_string(from) + " has " +
+                                       std::to_string(given) + " elements for rank " +
+                                       std::to_string(to) + ", which expects " +
+                                       std::to_string(expected));
     }
   }
-  return "";
 }
 
 }  // namespace drun::worker

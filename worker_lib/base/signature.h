@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "drun/backend.h"
@@ -50,7 +52,7 @@ constexpr Shape shape_of(Operation operation) {
 std::string to_string(const Call& call);
 
 // Equal for calls that match, and only for those: operation, type, op, root, the number of
-// elements, and a hash of the sizes for _v operations of which all ranks know the sizes.
+// elements, and for _v operations whose sizes all ranks know, a hash of these.
 struct Signature {
   std::uint64_t what = 0;   // everything except the number of elements
   std::uint64_t count = 0;  // or the hash
@@ -64,10 +66,25 @@ Signature signature_of(DataType type, std::size_t count);
 // call". A message gives "f32 x 10".
 std::string describe(const Signature& signature);
 
+// {0, 1, 2, 5} -> "ranks 0-2, 5"; {4} -> "rank 4".
+std::string describe_ranks(const std::vector<int>& ranks);
 // "rank 0 calls barrier(); ranks 1-3, 5 call all_reduce(f32 x 4, sum)", by rank of first caller.
 std::string describe_disagreement(const std::vector<Signature>& by_rank);
-// The failure of a collective: Mismatch, with its number.
-BackendFailure disagreement(const Turn& turn, const std::string& what);
+
+// The failure of a message whose type or count differs between its two ranks.
+BackendFailure message_mismatch(int from, const Signature& sent, const Signature& expected);
+// Throws Mismatch, with the same text on every rank, unless all ranks have called the same.
+void check_same_calls(std::uint32_t sequence, const std::vector<Signature>& by_rank);
+
+// FNV-1a of numbers or bytes: the same in every process.
+template <typename Value>
+std::uint64_t hash_of(std::span<const Value> values) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const Value each : values)
+    hash = (hash ^ static_cast<std::make_unsigned_t<Value>>(each)) * 0x100000001b3;
+  return hash;
+}
+inline std::uint64_t hash_of(std::string_view text) { return hash_of<char>(std::span(text)); }
 
 // gather_v, scatter_v or all_to_all_v: no rank knows all sizes.
 bool has_private_counts(const Call& call);
@@ -75,10 +92,9 @@ bool has_private_counts(const Call& call);
 // each.
 using PartCounts = std::vector<std::uint64_t>;
 PartCounts part_counts(const Call& call, int rank, int size);
-// "rank 1 has 5 elements for rank 0, which expects 4"; empty: all sizes match.
-std::string difference_between(const std::vector<PartCounts>& by_rank);
-
-// {0, 1, 2, 5} -> "ranks 0-2, 5"; {4} -> "rank 4". Ascending.
-std::string describe_ranks(const std::vector<int>& ranks);
+// Throws Mismatch unless each rank gives to each other one what that one expects. `by_rank`: the
+// counts of all ranks, one after the other.
+void check_part_counts(const Call& call, std::uint32_t sequence, const PartCounts& by_rank,
+                       int size);
 
 }  // namespace drun::worker

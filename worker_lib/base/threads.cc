@@ -15,7 +15,7 @@ std::thread start_thread(std::function<void()> body) {
     return std::thread(std::move(body));
   } catch (const std::system_error& error) {
     throw BackendFailure(
-        WorkerError::Kind::System, std::nullopt,
+        WorkerError::Kind::System,
         "cannot start a thread: " + error.code().message() +
             "; raise the limit on processes (ulimit -u, or the cgroup's pids.max)");
   }

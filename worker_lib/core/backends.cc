@@ -74,7 +74,7 @@ BackendFactory need_factory(const std::string& name) {
   if (std::optional<BackendFactory> factory = factory_of(name)) return *std::move(factory);
   std::string known;
   for (const std::string& each : backend_names()) known += (known.empty() ? "" : ", ") + each;
-  throw BackendFailure(WorkerError::Kind::Usage, std::nullopt,
+  throw BackendFailure(WorkerError::Kind::Usage,
                        "there is no backend \"" + name + "\"; there are: " + known);
 }
 
@@ -123,6 +123,7 @@ class MemoryBackend final : public Backend {
       : host_(std::move(host)),
         gpu_(std::move(gpu)),
         keeps_deadlines_(host_->keeps_deadlines() && gpu_->keeps_deadlines()),
+        is_host_told_(!host_->lifelines().empty() || !host_->detects_ends()),
         cuda_(loaded_cuda()) {}
 
   std::string name() const override { return host_->name(); }
@@ -197,8 +198,9 @@ class MemoryBackend final : public Backend {
     for (const Lifeline& line : gpu_->lifelines()) lines.push_back(line);
     return lines;
   }
+  bool detects_ends() const override { return gpu_->detects_ends(); }
   void tell_lost(int rank) noexcept override {
-    host_->tell_lost(rank);
+    if (is_host_told_) host_->tell_lost(rank);
     gpu_->tell_lost(rank);
   }
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
@@ -250,6 +252,7 @@ class MemoryBackend final : public Backend {
   const std::unique_ptr<Backend> host_;
   const std::unique_ptr<Backend> gpu_;
   const bool keeps_deadlines_;
+  const bool is_host_told_;
   mutable std::atomic<const cuda::Api*> cuda_;
   mutable std::atomic<unsigned long long> loads_ = 0;
 };

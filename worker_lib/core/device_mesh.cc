@@ -6,6 +6,7 @@
 
 #include "drun/device_mesh.h"
 #include "drun/error.h"
+#include "worker_lib/base/signature.h"
 #include "worker_lib/core/group.h"
 
 namespace drun::worker {
@@ -101,13 +102,6 @@ constexpr char kOperation[] = "init_device_mesh";
   throw WorkerError({.kind = kind, .rank = rank, .operation = kOperation, .message = message});
 }
 
-// FNV-1a.
-std::uint64_t digest(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char each : text) hash = (hash ^ static_cast<unsigned char>(each)) * 1099511628211u;
-  return hash;
-}
-
 }  // namespace
 
 struct DeviceMesh::State {
@@ -133,7 +127,7 @@ DeviceMesh::DeviceMesh(std::shared_ptr<const State> state) : state_(std::move(st
 // With different meshes, groups would wait for each other.
 void DeviceMesh::check_same(ProcessGroup& world, const std::string& mesh,
                             const TimeoutOptions& options) {
-  const std::uint64_t hash = digest(mesh);
+  const std::uint64_t hash = worker::hash_of(mesh);
   const std::vector<int> mine{static_cast<int>(hash >> 32), static_cast<int>(hash)};
   const std::vector<int> all = world.group_->told_by_all(mine, options.timeout);
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -59,26 +59,22 @@ std::optional<Cause> decode_cause(std::string_view bytes) {
 // --- GroupFailure
 
 void GroupFailure::add_end(int rank) {
-  const std::lock_guard lock(ending_);
-  has_ended_[static_cast<std::size_t>(rank)] = true;
+  {
+    const std::lock_guard lock(ending_);
+    has_ended_[static_cast<std::size_t>(rank)] = true;
+  }
+  ended_.notify_all();
 }
 
 std::optional<int> GroupFailure::ended_rank(const std::vector<int>& ranks, Milliseconds time) {
-  {
-    const std::lock_guard lock(ending_);
-    for (const int rank : ranks) {
-      if (has_ended_[static_cast<std::size_t>(rank)]) return rank;
-    }
-  }
-  std::vector<int> in_world;
-  in_world.reserve(ranks.size());
-  for (const int rank : ranks) {
-    in_world.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
-  }
-  const std::optional<int> ended = parts_.job->processes.ended(in_world, time);
-  if (!ended) return std::nullopt;
-  return ranks[static_cast<std::size_t>(std::find(in_world.begin(), in_world.end(), *ended) -
-                                        in_world.begin())];
+  auto found = ranks.end();
+  std::unique_lock lock(ending_);
+  ended_.wait_for(lock, time, [&] {
+    found = std::find_if(ranks.begin(), ranks.end(),
+                         [this](int rank) { return has_ended_[static_cast<std::size_t>(rank)]; });
+    return found != ranks.end();
+  });
+  return found == ranks.end() ? std::nullopt : std::optional<int>(*found);
 }
 
 Cause GroupFailure::cause() {

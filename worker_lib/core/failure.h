@@ -49,7 +49,7 @@ class GroupFailure {
   explicit GroupFailure(const GroupParts& parts)
       : parts_(parts), has_ended_(static_cast<std::size_t>(parts.size)) {}
 
-  // A lifeline of that rank's process has ended.
+  // That rank's process has ended, as a lifeline or the kernel reports.
   void add_end(int rank);
   // The first of `ranks` whose process has ended; waits for one for up to `time`.
   std::optional<int> ended_rank(const std::vector<int>& ranks, std::chrono::milliseconds time);
@@ -70,7 +70,8 @@ class GroupFailure {
 
   const GroupParts& parts_;
   std::mutex ending_;
-  std::vector<bool> has_ended_;  // by rank, as reported by lifelines
+  std::condition_variable ended_;
+  std::vector<bool> has_ended_;  // by rank
   std::atomic<bool> is_broken_ = false;
   std::mutex failing_;
   std::condition_variable failed_;  // first_cause_ is set

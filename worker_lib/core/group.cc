@@ -12,6 +12,7 @@
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/core/pulse.h"
+#include "worker_lib/mesh/gather_texts.h"
 
 namespace drun {
 namespace {
@@ -35,17 +36,6 @@ constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 constexpr std::size_t kMostPending = 16'384;
 
 std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
-
-BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debug) {
-  const std::string text = "not done within " + std::to_string(time.count()) + " ms; ";
-  if (peer) {
-    return {Kind::Timeout, peer,
-            text + "rank " + std::to_string(*peer) + " is late, stuck or expects something else"};
-  }
-  const std::string doubt = is_debug ? "" : " (DRUN_DEBUG=1 tells a rank that makes other calls)";
-  return {Kind::Timeout, std::nullopt,
-          text + "another rank is late, stuck or has made fewer calls" + doubt};
-}
 
 // --- Operations are recorded in the process's heartbeat page
 
@@ -90,8 +80,7 @@ ProcessGroup::Group::Group(worker::GroupParts parts)
       failure_(parts_),
       requests_(std::make_unique<worker::GroupRequests>(parts_.job->progress)) {
   std::vector<Lifeline> lifelines = parts_.backend->lifelines();
-  // Other backends, such as Gloo, detect ends themselves, in order with data sent before.
-  is_backend_told_ = !lifelines.empty();
+  is_backend_told_ = !lifelines.empty() || !parts_.backend->detects_ends();
   for (int rank = 0; rank < parts_.size; ++rank) {
     const int fd = parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]);
     if (fd >= 0) lifelines.push_back({fd, rank});
@@ -154,7 +143,7 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
 template <typename Namer>
 ProcessGroup::Group::Pending ProcessGroup::Group::pend(const Namer& name) {
   const bool is_possible = ++pending_ <= kMostPending;
-  Pending pending(pending_);
+  Pending pending(nullptr, [this](void*) { --pending_; });
   if (is_possible) return pending;
   throw error(Kind::Usage, name(),
               std::to_string(kMostPending) +
@@ -189,7 +178,7 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Action&
     throw fail(name(),
                BackendFailure(failure.kind, failure.peer, failure.what() + time_text(limit.time)));
   } catch (const std::exception& failure) {
-    throw fail(name(), BackendFailure(Kind::System, std::nullopt, failure.what()));
+    throw fail(name(), BackendFailure(Kind::System, failure.what()));
   }
 }
 
@@ -213,8 +202,9 @@ class ProcessGroup::Group::Started final : public worker::Request {
     return group_.guarded([this] { return to_string(what_); }, limit,
                           [&] { return transfer->finish(limit.deadline); });
   }
-  bool would_end() override {
-    return transfer_->is_done().value_or(false) || worker::coarse_now() >= limit_.deadline;
+  std::optional<bool> would_end() override {
+    if (worker::coarse_now() >= limit_.deadline) return true;
+    return transfer_->is_done();
   }
 
   Group& group_;
@@ -239,9 +229,9 @@ void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Action&
   guarded(name, limit, [&] { action(turn); });
 }
 
-void ProcessGroup::Group::start_thread_of(const Name& name, const std::function<void()>& start) {
+void ProcessGroup::Group::need_thread(const Name& name) {
   try {
-    start();
+    requests_->start();
   } catch (const BackendFailure& failure) {
     throw error(failure.kind, name(), failure.what());
   }
@@ -249,7 +239,7 @@ void ProcessGroup::Group::start_thread_of(const Name& name, const std::function<
 
 Work ProcessGroup::Group::queue(Name name, Limit limit,
                                 std::function<void(const Turn& turn)> action) {
-  start_thread_of(name, [this] { requests_->start(); });
+  need_thread(name);
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   ++unfinished_;
   return Work(
@@ -285,23 +275,21 @@ Work ProcessGroup::Group::start(const Call& call, Timeout timeout,
                                 std::shared_ptr<const void> counts) {
   const auto name = [&call] { return to_string(call); };
   Limit limit = admit(name, timeout);
-  Pending pending = pend(name);
+  const Pending pending = pend(name);
   limit.counts = std::move(counts);
   check_possible(call);
   if (parts_.backend->starts(call)) {
-    start_thread_of(name, [this] { requests_->start(); });
+    need_thread(name);
     const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
     const std::shared_ptr<Transfer> transfer =
         guarded(name, limit, [&] { return begin(call, turn); });
-    auto request =
-        std::make_shared<Started<Call>>(*this, call, limit, std::move(pending), transfer);
+    auto request = std::make_shared<Started<Call>>(*this, call, limit, pending, transfer);
     requests_->look_after(request);
     return Work(std::move(request), transfer);
   }
   const std::lock_guard submitting(submitting_);
   return queue([call] { return to_string(call); }, limit,
-               [this, call, counted = std::make_shared<Pending>(std::move(pending))](
-                   const Turn& turn) { run_now(call, turn); });
+               [this, call, pending](const Turn& turn) { run_now(call, turn); });
 }
 
 int ProcessGroup::Group::exchange(const MessageCall& message, Timeout timeout) {
@@ -326,7 +314,7 @@ Work ProcessGroup::Group::start(const MessageCall& message, Timeout timeout) {
   Pending pending = pend(name);
   check_possible(message);
   limit.peer = message.peer;
-  start_thread_of(name, [this] { requests_->start(); });
+  need_thread(name);
   return watched(message, limit, std::move(pending),
                  guarded(name, limit, [&] { return post(message); }));
 }
@@ -347,7 +335,7 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<MessageCall>& bat
     check_possible(message);
   }
   if (batch.empty()) return {};
-  start_thread_of(name, [this] { requests_->start(); });
+  need_thread(name);
   Limit together = limits.front();
   together.peer = std::nullopt;
   std::vector<std::unique_ptr<Transfer>> transfers =
@@ -363,17 +351,10 @@ std::vector<Work> ProcessGroup::Group::start(const std::vector<MessageCall>& bat
 Work ProcessGroup::Group::watched(const MessageCall& message, const Limit& limit, Pending pending,
                                   const std::shared_ptr<Transfer>& transfer) {
   if (!transfer) return Work(message.peer.value());
-  const std::optional<bool> is_done = transfer->is_done();
+  const bool is_done = transfer->is_done() == true;
   const auto request =
       std::make_shared<Started<MessageCall>>(*this, message, limit, std::move(pending), transfer);
-  if (!is_done) {
-    const auto finish = [request] {
-      request->run();
-      return request->get();
-    };
-    return Work(requests_->send(finish), transfer);
-  }
-  if (*is_done) {
+  if (is_done) {
     request->run();
     return Work(request);
   }
@@ -513,21 +494,21 @@ std::vector<int> ProcessGroup::Group::told_by_all(const std::vector<int>& mine, 
     return all;
   }
   if (!parts_.store) return mine;  // a world of one
-  const Deadline until = deadline(timeout);
   std::unique_lock submitting(submitting_);
-  const std::string prefix = "told/" + std::to_string(++tellings_) + "/";
+  const std::string name = "told/" + std::to_string(++tellings_);
   submitting.unlock();
   const std::size_t bytes = mine.size() * sizeof(int);
-  parts_.store->set(prefix + std::to_string(parts_.rank),
-                    std::string(reinterpret_cast<const char*>(mine.data()), bytes),
-                    left_until(until));
-  for (int rank = 0; rank < parts_.size; ++rank) {
-    const std::string told = parts_.store->get(prefix + std::to_string(rank), left_until(until));
-    if (told.size() != bytes) {
-      throw error(Kind::Store, "split()",
-                  "the store's key " + prefix + std::to_string(rank) + " is not what ranks tell");
+  try {
+    const std::vector<std::string> texts =
+        worker::gather_texts(worker::context_of(parts_, deadline(timeout)), name,
+                             std::string(reinterpret_cast<const char*>(mine.data()), bytes));
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+      if (texts[rank].size() != bytes)
+        throw BackendFailure(Kind::Store, "rank " + std::to_string(rank) + " told something else");
+      std::memcpy(&all[rank * mine.size()], texts[rank].data(), bytes);
     }
-    std::memcpy(&all[static_cast<std::size_t>(rank) * mine.size()], told.data(), bytes);
+  } catch (const BackendFailure& failure) {
+    throw error(failure.kind, "split()", failure.what());
   }
   return all;
 }
@@ -617,7 +598,15 @@ bool ProcessGroup::Group::is_idle() {
 }
 
 BackendFailure ProcessGroup::Group::late(const Limit& limit) const {
-  return too_late(limit.time, limit.peer, parts_.job->is_debug);
+  const std::string text = "not done within " + std::to_string(limit.time.count()) + " ms; ";
+  if (limit.peer) {
+    return {
+        Kind::Timeout, limit.peer,
+        text + "rank " + std::to_string(*limit.peer) + " is late, stuck or expects something else"};
+  }
+  return {Kind::Timeout,
+          text + "another rank is late, stuck or has made fewer calls" +
+              (parts_.job->is_debug ? "" : " (DRUN_DEBUG=1 tells a rank that makes other calls)")};
 }
 
 WorkerError ProcessGroup::Group::error(Kind kind, const std::string& operation,

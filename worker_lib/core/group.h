@@ -81,18 +81,7 @@ class ProcessGroup::Group {
   template <typename Namer>
   Limit admit(const Namer& name, Timeout timeout);
   // Counts an asynchronous operation among the pending ones during its lifetime.
-  class Pending {
-   public:
-    explicit Pending(std::atomic<std::size_t>& count) : count_(&count) {}
-    Pending(Pending&& other) noexcept : count_(std::exchange(other.count_, nullptr)) {}
-    Pending& operator=(Pending&&) = delete;
-    ~Pending() {
-      if (count_ != nullptr) --*count_;
-    }
-
-   private:
-    std::atomic<std::size_t>* count_;
-  };
+  using Pending = std::shared_ptr<void>;
   // Throws if too many are pending.
   template <typename Namer>
   Pending pend(const Namer& name);
@@ -110,8 +99,9 @@ class ProcessGroup::Group {
   // The Work of a started message.
   Work watched(const MessageCall& message, const Limit& limit, Pending pending,
                const std::shared_ptr<Transfer>& transfer);
-  // Throws a failure as the operation's error, without breaking the group.
-  void start_thread_of(const Name& name, const std::function<void()>& start);
+  // Call it before an operation that a thread of the requests may have to run. Throws the
+  // operation's error, without breaking the group, if no thread can be started.
+  void need_thread(const Name& name);
   // One of the groups that are created together, each with its own color.
   struct Subgroup {
     std::string name;  // of the operation

@@ -107,7 +107,7 @@ class Joining {
     if (plan_.hosts_store) job.hosted_store = host_store(world().master_addr, world().master_port);
     parts.store = own_part_of(reach_store());
     parts.store->set(arrival_key(rank()), "", left_until(deadline_));
-    take_places(parts, map_nodes(*parts.store, rank(), size(), deadline_));
+    take_places(parts, map_nodes(parts.store, rank(), size(), deadline_));
     const bool is_one_node = parts.node_of.back() == 0 &&
                              std::count(parts.node_of.begin(), parts.node_of.end(), 0) == size();
     const bool is_networked = needs_network(backend_.name, is_one_node);
@@ -218,8 +218,7 @@ class Joining {
 
 }  // namespace
 
-std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
-                                         std::shared_ptr<void> split_off) {
+BackendContext context_of(const GroupParts& parts, Deadline deadline) {
   BackendContext context;
   context.rank = parts.rank;
   context.size = parts.size;
@@ -230,6 +229,12 @@ std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadl
   context.deadline = deadline;
   context.local_rank = parts.job->self.local_rank;
   context.device = parts.job->device;
+  return context;
+}
+
+std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
+                                         std::shared_ptr<void> split_off) {
+  BackendContext context = context_of(parts, deadline);
   context.split_off = std::move(split_off);
   return connect_chosen(parts.job->backend, context);
 }

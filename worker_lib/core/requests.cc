@@ -38,12 +38,12 @@ class RequestQueue : public std::enable_shared_from_this<RequestQueue> {
   void submit_rest() {
     if (is_running_ || is_submitted_ || requests_.empty()) return;
     is_submitted_ = true;
-    progress_.submit([self = shared_from_this()] { self->run_rest(); });
+    progress_.threads().submit([self = shared_from_this()] { self->run_rest(); });
   }
   // A waiter that is running a request submits the rest again.
   void run_rest() {
     std::unique_lock lock(mutex_);
-    if (!is_running_ && !requests_.empty()) progress_.let_others_run();
+    if (!is_running_ && !requests_.empty()) progress_.threads().let_others_run();
     while (!is_running_ && !requests_.empty()) run_or_wait(lock);
     is_submitted_ = false;
   }
@@ -101,7 +101,12 @@ bool Request::is_over() const {
 
 bool Request::is_done() {
   std::unique_lock lock(mutex_);
-  if (state_ == State::Open && can_be_polled_ && would_end()) perform(lock);
+  if (state_ == State::Open && can_be_polled_) {
+    const std::optional<bool> ends = would_end();
+    if (ends == true) perform(lock);
+    if (!ends && progress_ != nullptr && !has_thread_)
+      has_thread_ = progress_->try_run(shared_from_this());
+  }
   return state_ == State::Done;
 }
 
@@ -205,22 +210,8 @@ void Progress::run() {
 GroupRequests::GroupRequests(Progress& progress)
     : progress_(progress), queue_(std::make_shared<RequestQueue>(progress)) {}
 
-std::shared_ptr<Request> GroupRequests::send(Request::Action action) {
-  struct Asked {
-    std::weak_ptr<Request> request{};
-    bool has_thread = false;
-  };
-  const auto asked = std::make_shared<Asked>();
-  auto request = std::make_shared<Request>(std::move(action), [asked, &progress = progress_] {
-    if (!asked->has_thread) asked->has_thread = progress.try_run(asked->request.lock());
-    return false;
-  });
-  asked->request = request;
-  look_after(request);
-  return request;
-}
-
 void GroupRequests::look_after(std::shared_ptr<Request> request) {
+  request->progress_ = &progress_;
   progress_.poll(std::move(request), this);
 }
 

@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@
 
 namespace drun::worker {
 
+class Progress;
 class RequestQueue;
 
 // --- One asynchronous operation, run once, by the first thread that reaches it
@@ -35,13 +37,13 @@ class RequestQueue;
 // It is shared by its Works and the threads that may run it. The Action and everything it holds are
 // destroyed on completion.
 
-class Request {
+class Request : public std::enable_shared_from_this<Request> {
  public:
   // Returns the other rank of a message, and any number otherwise.
   using Action = std::function<int()>;
-  // Whether the operation would return at once. Must not block. Not called once the operation has
-  // begun.
-  using Question = std::function<bool()>;
+  // Whether the operation would return at once; absent: it makes progress only while it runs. Must
+  // not block. Not called once the operation has begun.
+  using Question = std::function<std::optional<bool>()>;
 
   // Can only be run by run().
   explicit Request(Action action) : action_(std::move(action)) {}
@@ -65,7 +67,8 @@ class Request {
   bool wait_for(std::chrono::milliseconds time);
   // True if no thread has begun it.
   bool is_open() const;
-  // Polls the operation, and runs it if it would return at once. True if it is done.
+  // Polls the operation, and runs it if it would return at once. If it makes progress only while it
+  // runs, asks for a thread. True if it is done.
   bool is_done();
   // The same without polling.
   bool is_over() const;
@@ -79,9 +82,10 @@ class Request {
   // The action. Called once.
   virtual int act() { return std::exchange(action_, nullptr)(); }
   // The question.
-  virtual bool would_end() { return would_end_(); }
+  virtual std::optional<bool> would_end() { return would_end_(); }
 
  private:
+  friend class GroupRequests;
   enum class State { Open, Begun, Done };
 
   void perform(std::unique_lock<std::mutex>& lock);
@@ -101,6 +105,8 @@ class Request {
   Action action_;
   Question would_end_;
   std::shared_ptr<RequestQueue> queue_;  // null once it is done
+  Progress* progress_ = nullptr;         // has the threads; null: none looks after it
+  bool has_thread_ = false;
   int result_ = 0;
   std::exception_ptr failure_;
 };
@@ -116,16 +122,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Throws BackendFailure (System) if there is no thread and none can be started.
-  void start() { threads_.start(); }
-  // Requires start().
-  void submit(std::function<void()> task) { threads_.submit(std::move(task)); }
-  // Call it in a task that is about to run an operation.
-  void let_others_run() { threads_.let_others_run(); }
+  Threads& threads() { return threads_; }
   // Runs it on a thread if fewer than kMostBlocking requests occupy one. Returns whether it does.
   bool try_run(std::shared_ptr<Request> request);
   // Polls the request until it is done: every millisecond, later every ten.
-  // Requires start() and a request that can be polled.
+  // Requires threads().start() and a request that can be polled.
   void poll(std::shared_ptr<Request> request, const void* owner);
   // The owner's requests, which are no longer polled.
   std::vector<std::shared_ptr<Request>> take_back(const void* owner);
@@ -162,11 +163,9 @@ class GroupRequests {
 
   // Call before starting an operation that is then passed to a function below. Throws
   // BackendFailure (System).
-  void start() { progress_.start(); }
-  // For a message that cannot be polled. It is run by its waiter, or by a thread if the program
-  // polls it or does not wait for it within a few milliseconds.
-  std::shared_ptr<Request> send(Request::Action action);
-  // For a message that can be polled.
+  void start() { progress_.threads().start(); }
+  // For a message, or what the backend has started. It is run by its waiter, or by a thread if the
+  // program polls it or does not wait for it within a few milliseconds.
   void look_after(std::shared_ptr<Request> request);
   // For a collective: runs after those queued before.
   std::shared_ptr<Request> queue(Request::Action action);

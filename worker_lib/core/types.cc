@@ -92,7 +92,7 @@ std::unique_ptr<Transfer> Backend::start_recv(const Elements&, std::optional<int
 std::string Backend::message_refusal(const ConstElements&, bool, int) const { return ""; }
 
 std::unique_ptr<Transfer> Backend::start(const Call& call, const Turn&) {
-  throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+  throw BackendFailure(WorkerError::Kind::Unsupported,
                        name() + " does not start " + std::string(to_string(call.operation)));
 }
 

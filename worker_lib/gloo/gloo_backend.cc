@@ -23,7 +23,6 @@
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/gloo/awake_device.h"
-#include "worker_lib/gloo/gloo_ends.h"
 #include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/mesh/message.h"
 #include "worker_lib/tcp/tcp_mesh.h"
@@ -100,7 +99,7 @@ void connect_full_mesh(Context& context, const std::shared_ptr<StoreForGloo>& st
 //          whole message; Gloo ends the process otherwise.
 // Waits:   a send waits until the receiver has taken it. The group aborts at the deadline; a second
 //          later Gloo gives up by itself and closes all connections.
-// Lookout: lifelines need a thread, so there are none unless the context requests a lookout.
+// Lookout: none: Gloo reports the end of a connection only to threads that wait for it.
 // Quirks:  in every version of Gloo, a broken connection wakes threads that wait for a message that
 //          has not begun to arrive, but not threads that wait for the rest of a message
 //          (transport/tcp/pair.cc, signalException).
@@ -109,7 +108,6 @@ class GlooMesh final : public Mesh {
   // Connects to every other rank. Errors: Gloo's, BackendFailure, and the store's WorkerError.
   explicit GlooMesh(const BackendContext& context);
   ~GlooMesh() override {
-    ends_.reset();
     channels_.clear();
     AwakeDevice awake(*device_);
     context_.reset();
@@ -138,9 +136,7 @@ class GlooMesh final : public Mesh {
 
   void abort() noexcept override;
   bool keeps_deadlines() const override { return false; }
-  std::vector<Lifeline> lifelines() const override {
-    return ends_ ? ends_->lifelines() : std::vector<Lifeline>();
-  }
+  std::vector<Lifeline> lifelines() const override { return {}; }
   void tell_lost(int rank) noexcept override;
 
  private:
@@ -201,8 +197,6 @@ class GlooMesh final : public Mesh {
   std::mutex mutex_;  // of both
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<std::vector<Channel*>> idle_;  // by peer
-
-  std::unique_ptr<GlooEnds> ends_;  // absent: not asked for
 };
 
 GlooMesh::GlooMesh(const BackendContext& context)
@@ -222,7 +216,6 @@ GlooMesh::GlooMesh(const BackendContext& context)
   connecting->setTimeout(left_until(context.deadline));
   connect_full_mesh(*connecting, store_, device_);
   context_ = std::move(connecting);
-  if (context.is_lookout) ends_ = std::make_unique<GlooEnds>(context_, kProbe);
 }
 
 GlooMesh::Channel& GlooMesh::take(int peer) {
@@ -353,7 +346,6 @@ std::vector<int> GlooMesh::lost_peers() const {
 // here.
 void GlooMesh::abort() noexcept {
   if (is_aborted_.exchange(true)) return;
-  if (ends_) ends_->stop();
   wake(std::nullopt);
   const AwakeDevice awake(*device_);
   try {
@@ -382,8 +374,7 @@ std::unique_ptr<Mesh> make_gloo_mesh(const BackendContext& context) {
     throw BackendFailure(is_timeout ? Kind::Timeout : Kind::PeerLost, std::nullopt,
                          "cannot connect all ranks: " + text);
   } catch (const std::exception& error) {
-    throw BackendFailure(Kind::System, std::nullopt,
-                         std::string("cannot connect all ranks: ") + error.what());
+    throw BackendFailure(Kind::System, std::string("cannot connect all ranks: ") + error.what());
   }
 }
 
@@ -394,9 +385,7 @@ std::string gloo_build() { return DRUN_GLOO_BUILD; }
 std::unique_ptr<Backend> connect_gloo(const BackendContext& context) {
   std::unique_ptr<Mesh> gloo = make_gloo_mesh(context);
   // Messages that Gloo carries would need a thread each: a timed wait closes its connections.
-  BackendContext of_messages = context;
-  of_messages.is_lookout = false;
-  return make_mesh_backend(std::move(gloo), context.is_debug, make_tcp_mesh(of_messages));
+  return make_mesh_backend(std::move(gloo), context.is_debug, make_tcp_mesh(context));
 }
 
 }  // namespace drun::worker

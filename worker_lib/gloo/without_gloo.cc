@@ -5,7 +5,7 @@ namespace drun::worker {
 std::string gloo_build() { return ""; }
 
 std::unique_ptr<Backend> connect_gloo(const BackendContext& context) {
-  throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+  throw BackendFailure(WorkerError::Kind::Unsupported,
                        "a world of " + std::to_string(context.size) +
                            " ranks over gloo needs Gloo, which this drun was built without; choose "
                            "tcp or shm+tcp, or install libgloo-dev and build again with "

@@ -256,7 +256,7 @@ class MeshBackend final : public Backend, public SharesReceives {
     if (other_) other_->abort();
   }
   bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }
-  std::vector<Lifeline> lifelines() const override { return mesh_->lifelines(); }
+  std::vector<Lifeline> lifelines() const override { return of_messages().lifelines(); }
   void tell_lost(int rank) noexcept override {
     mesh_->tell_lost(rank);
     if (other_) other_->tell_lost(rank);

@@ -12,7 +12,7 @@
 
 namespace drun::worker {
 
-// `messages`: the mesh for messages; null: the same. Failures and lifelines are those of `mesh`.
+// `messages`: the mesh for messages, which also has the lifelines; null: the same.
 std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug,
                                            std::unique_ptr<Mesh> messages = nullptr);
 

@@ -19,10 +19,9 @@
 
 #include "drun/backend.h"
 #include "drun/mpi.h"
-#include "worker_lib/algorithms/debug_check.h"
-#include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
+#include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/mpi/mpi_types.h"
 
 namespace drun {
@@ -101,15 +100,12 @@ std::vector<int> world_ranks(const BackendContext& context) {
   int mine = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &mine);
   if (context.size == 1) return {mine};
-  KeyStore& store = *context.store;
-  store.set("mpi/" + std::to_string(context.rank), std::to_string(mine),
-            left_until(context.deadline));
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const std::vector<std::string> texts = gather_texts(context, "mpi", std::to_string(mine));
   std::vector<int> ranks;
   for (int rank = 0; rank < context.size; ++rank) {
-    ranks.push_back(
-        std::atoi(store.get("mpi/" + std::to_string(rank), left_until(context.deadline)).c_str()));
+    ranks.push_back(std::atoi(texts[static_cast<std::size_t>(rank)].c_str()));
     const bool is_new = std::find(ranks.begin(), ranks.end() - 1, ranks.back()) == ranks.end() - 1;
     if (is_new && ranks.back() >= 0 && ranks.back() < size) continue;
     throw BackendFailure(Kind::Usage, rank,
@@ -219,12 +215,9 @@ class MpiBackend final : public Backend {
 
 std::string MpiBackend::refusal(const Call& call) const {
   if (call.gpu) return "mpi works on memory of the host, not of a GPU";
-  const bool is_moved_only = call.operation != Operation::AllReduce &&
-                             call.operation != Operation::Reduce &&
-                             call.operation != Operation::ReduceScatter;
   const std::string too_many = refusal_of_counts(call, size_);
   if (!too_many.empty()) return too_many;
-  if (mpi_type(call.type) || is_moved_only) return "";
+  if (mpi_type(call.type) || !shape_of(call.operation).is_reduction) return "";
   return "MPI knows no " + std::string(to_string(call.type)) + "; use shm+tcp";
 }
 
@@ -258,7 +251,7 @@ void MpiBackend::wait(MPI_Request& request, Deadline deadline, MPI_Status* statu
   for (int looks = 1; is_done == 0; ++looks) {
     must(MPI_Test(&request, &is_done, status), "MPI_Test", peer);
     if (is_done != 0) return;
-    if (is_aborted_) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+    if (is_aborted_) throw BackendFailure(Kind::Broken, "aborted");
     constexpr int kBetweenClocks = 64;
     if (looks % kBetweenClocks != 0) continue;
     sched_yield();
@@ -291,8 +284,7 @@ void MpiBackend::compare(const Call& call, const Turn& turn) {
                       collectives_.get(), &state->requests[0]),
        "MPI_Iallgather");
   wait(state->requests[0], turn.deadline);
-  if (std::count(all.begin(), all.end(), mine) == size_) return;
-  throw disagreement(turn.sequence, all);
+  check_same_calls(turn.sequence, all);
 }
 
 // --- Messages: a header that describes the payload, then the payload under a separate tag, so that

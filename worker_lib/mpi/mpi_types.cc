@@ -37,7 +37,7 @@ void initialize() {
   int level = 0;
   MPI_Query_thread(&level);
   if (level < MPI_THREAD_MULTIPLE) {
-    throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+    throw BackendFailure(WorkerError::Kind::Unsupported,
                          "MPI was initialized without MPI_THREAD_MULTIPLE, which the backend mpi "
                          "needs; use MPI_Init_thread, or leave it to drun");
   }

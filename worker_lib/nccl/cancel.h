@@ -26,6 +26,10 @@ class CancelToken {
     });
   }
   bool is_raised() const { return is_raised_; }
+  // Throws BackendFailure (Broken) after raise().
+  void check() const {
+    if (is_raised_) throw BackendFailure(WorkerError::Kind::Broken, "aborted");
+  }
   // A rank that was reported lost at least `ago` before now; with `which`, only that one.
   std::optional<int> lost_rank(std::optional<int> which, std::chrono::milliseconds ago) const {
     if (!has_lost_) return std::nullopt;

@@ -139,10 +139,6 @@ class Issue {
  private:
   std::size_t units(std::size_t count) const { return count * moved_.units; }
   int type() const { return kTypes[static_cast<std::size_t>(call_.type)]; }
-  static const char* at(const void* data, std::size_t offset) {
-    return static_cast<const char*>(data) + offset;
-  }
-  static char* at(void* data, std::size_t offset) { return static_cast<char*>(data) + offset; }
 
   void copy(void* to, const void* from, std::size_t bytes) const {
     if (bytes == 0) return;
@@ -153,28 +149,27 @@ class Issue {
 
   // all_gather_v: every rank broadcasts.
   nccl::Result broadcast_all() const {
-    const Parts out(call_.counts_out, call_.count, element_, self_.size);
+    const PartMoves parts(call_, self_.rank, self_.size);
     Together together(api_);
     for (int root = 0; root < self_.size; ++root) {
-      const std::size_t count = out.size_bytes(root) / element_;
-      if (count == 0) continue;
-      char* const part = at(call_.output, out.offset(root));
-      together.add(api_.broadcast(root == self_.rank ? call_.input : part, part, units(count),
-                                  moved_.type, root, comm_, stream_));
+      const auto part = parts.received_from(root);
+      if (part.size_bytes == 0) continue;
+      together.add(api_.broadcast(root == self_.rank ? call_.input : part.data, part.data,
+                                  units(part.size_bytes / element_), moved_.type, root, comm_,
+                                  stream_));
     }
     return together.end();
   }
 
   // reduce_scatter_v: every rank is the root of its part.
   nccl::Result reduce_all() const {
-    const Parts in(call_.counts_in, call_.count, element_, self_.size);
+    const PartMoves parts(call_, self_.rank, self_.size);
     Together together(api_);
     for (int root = 0; root < self_.size; ++root) {
-      const std::size_t count = in.size_bytes(root) / element_;
-      if (count == 0) continue;
-      together.add(api_.reduce(at(call_.input, in.offset(root)),
-                               root == self_.rank ? call_.output : nullptr, count, type(), op_,
-                               root, comm_, stream_));
+      const auto part = parts.sent_to(root);
+      if (part.size_bytes == 0) continue;
+      together.add(api_.reduce(part.data, root == self_.rank ? call_.output : nullptr,
+                               part.size_bytes / element_, type(), op_, root, comm_, stream_));
     }
     return together.end();
   }
@@ -198,7 +193,7 @@ nccl::Result issue(const std::vector<MessageCall>& messages, nccl::Comm comm, cu
   const nccl::Api& api = need_nccl();
   Together together(api);
   for (const MessageCall& each : messages) {
-    const ConstElements data = data_of(each);
+    const ConstElements data = each.data();
     if (data.count == 0) continue;
     const Moved moved = moved_as(data.type);
     const std::size_t units = data.count * moved.units;

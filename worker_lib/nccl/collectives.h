@@ -12,11 +12,6 @@
 
 namespace drun::worker {
 
-// What a message sends, or where it is received.
-inline ConstElements data_of(const MessageCall& message) {
-  return message.is_send ? message.outgoing : message.incoming;
-}
-
 bool is_float8(DataType type);
 
 // All messages in one group, so that none waits for another one's end. Those without elements are

@@ -182,8 +182,8 @@ void CommOwner::close_all_at_exit() {
 }
 
 void CommOwner::need_open() const {
-  if (stop_->is_raised() || comm_ == nullptr)
-    throw BackendFailure(WorkerError::Kind::Broken, std::nullopt, "aborted");
+  stop_->check();
+  if (comm_ == nullptr) throw BackendFailure(WorkerError::Kind::Broken, "aborted");
 }
 
 bool CommOwner::abort(nccl::Comm comm) const noexcept {

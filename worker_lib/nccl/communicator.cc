@@ -167,8 +167,7 @@ bool Communicator::look(const Event& end, const Awaited& awaited) {
   const bool is_reached = end.is_reached();
   check_for_errors(awaited);
   // An aborted operation reaches its event too, but is not done.
-  if (is_reached && owner_.stop().is_raised())
-    throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+  if (is_reached) owner_.stop().check();
   return is_reached;
 }
 
@@ -190,7 +189,7 @@ void Communicator::check_lost(const Awaited& awaited) const {
 }
 
 void Communicator::check_wait(const Awaited& awaited) const {
-  if (owner_.stop().is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+  owner_.stop().check();
   check_lost(awaited);
   if (Clock::now() < awaited.deadline) return;
   throw BackendFailure(

@@ -37,9 +37,8 @@ std::shared_ptr<const Gpu> Communicators::gpu(std::optional<int> number) {
   if (gpu_) return gpu_;
   const int chosen = context_.device.value_or(number.value_or(context_.local_rank % count));
   if (chosen < 0 || chosen >= count) {
-    throw BackendFailure(Kind::Usage, std::nullopt,
-                         "there is no GPU " + std::to_string(chosen) + ": this process sees " +
-                             std::to_string(count));
+    throw BackendFailure(Kind::Usage, "there is no GPU " + std::to_string(chosen) +
+                                          ": this process sees " + std::to_string(count));
   }
   gpu_ = std::make_shared<Gpu>(chosen);
   has_gpu_ = true;
@@ -71,7 +70,7 @@ std::shared_ptr<Communicator> Communicators::connect(const std::string& name, in
 
 std::shared_ptr<Communicator> Communicators::adopt(std::shared_ptr<Communicator> communicator) {
   const std::lock_guard lock(mutex_);
-  if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+  stop_.check();
   if (!gpu_) gpu_ = communicator->gpu();
   has_gpu_ = true;
   communicator->use_cancel_token(stop_);
@@ -123,7 +122,7 @@ nccl::UniqueId Communicators::read_id(const std::string& key, int first, const A
 std::string Communicators::read(const std::string& key, int from, const Awaited& awaited) {
   constexpr Milliseconds kBetweenLooks{200};
   while (true) {
-    if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+    stop_.check();
     if (const std::optional<int> lost = stop_.lost_rank(awaited.peer, Milliseconds(0))) {
       throw BackendFailure(Kind::PeerLost, lost,
                            "the process of rank " + std::to_string(*lost) +

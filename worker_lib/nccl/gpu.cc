@@ -60,12 +60,8 @@ std::string Gpu::pci_bus_id() const {
 
 void Gpu::must(cuda::Result result, const char* what) const {
   if (result == cuda::kSuccess) return;
-  const char* text = nullptr;
-  api_.get_error_string(result, &text);
-  throw BackendFailure(WorkerError::Kind::System, std::nullopt,
-                       "CUDA on GPU " + std::to_string(number_) + ": " + what + ": " +
-                           (text == nullptr ? "unknown error" : text) + " (" +
-                           std::to_string(result) + ")");
+  throw BackendFailure(WorkerError::Kind::System, "CUDA on GPU " + std::to_string(number_) + ": " +
+                                                      what + ": " + error_text(api_, result));
 }
 
 Current::Current(const Gpu& gpu) : gpu_(gpu), outer_(current_gpu) {

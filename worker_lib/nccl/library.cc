@@ -16,7 +16,7 @@ namespace drun::worker {
 namespace {
 
 BackendFailure unusable(const std::string& message) {
-  return {WorkerError::Kind::Unsupported, std::nullopt, message};
+  return {WorkerError::Kind::Unsupported, message};
 }
 
 // One of the two libraries: its name, and the remedy if it is missing.
@@ -106,13 +106,6 @@ const cuda::Api* bind_cuda(void* library) {
   return new cuda::Api(bind_all<cuda::Api>(kCuda, library, kCudaSymbols));
 }
 
-std::string error_text(const cuda::Api& cuda, cuda::Result result) {
-  const char* text = nullptr;
-  cuda.get_error_string(result, &text);
-  return (text == nullptr ? "unknown error" : std::string(text)) + " (" + std::to_string(result) +
-         ")";
-}
-
 int initialize(const cuda::Api& cuda) {
   assert(cuda.init != nullptr && cuda.device_get_count != nullptr);  // bound
   int count = 0;
@@ -175,6 +168,13 @@ const nccl::Api& need_nccl() {
   the.nccl_version = version;
   the.nccl = new nccl::Api(api);
   return *the.nccl;
+}
+
+std::string error_text(const cuda::Api& cuda, cuda::Result result) {
+  const char* text = nullptr;
+  cuda.get_error_string(result, &text);
+  return (text == nullptr ? "unknown error" : std::string(text)) + " (" + std::to_string(result) +
+         ")";
 }
 
 bool has_exit_begun() { return exit_has_begun; }

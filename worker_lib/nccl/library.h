@@ -34,6 +34,9 @@ int gpu_count();
 // lookup in the list of loaded libraries.
 const cuda::Api* loaded_cuda();
 
+// "out of memory (2)".
+std::string error_text(const cuda::Api& cuda, cuda::Result result);
+
 // Formats NCCL's version codes: 21403 is "2.14.3", 2804 is "2.8.4".
 std::string version_text(int code);
 

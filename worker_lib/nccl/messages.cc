@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/base/deadline.h"
 
 namespace drun::worker {
@@ -25,7 +24,7 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::together(
   std::vector<MessageCall> issued = messages;
   auto after = std::make_shared<std::vector<Event>>();
   for (MessageCall& each : issued) {
-    const ConstElements data = data_of(each);
+    const ConstElements data = each.data();
     after->emplace_back(communicators_.gpu(data.gpu), static_cast<cuda::Stream>(data.stream));
     if (rank_of_peer) each.peer = rank_of_peer;
   }
@@ -51,9 +50,8 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::start(
   const int peer = messages.front().peer.value();
   const int own = communicators_.context().rank;
   Channel& channel = this->channel(peer);
-  const bool is_empty = std::all_of(messages.begin(), messages.end(), [](const MessageCall& each) {
-    return data_of(each).count == 0;
-  });
+  const bool is_empty = std::all_of(messages.begin(), messages.end(),
+                                    [](const MessageCall& each) { return each.data().count == 0; });
   const auto connected = [this, &channel, peer, own, is_empty](const Awaited& awaited) {
     if (is_empty) return std::shared_ptr<Communicator>();
     if (!channel.communicator) {
@@ -82,7 +80,7 @@ std::vector<NcclMessages::Compared> NcclMessages::compared(const std::vector<Mes
     const std::string direction = "nccl/" + std::string(kind) + "/" +
                                   std::to_string(message.is_send ? own : peer) + "-" +
                                   std::to_string(message.is_send ? peer : own);
-    const ConstElements data = data_of(message);
+    const ConstElements data = message.data();
     all.push_back({.is_send = message.is_send,
                    .peer = peer,
                    .key = direction + "/" + std::to_string(numbers_[direction]++),

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
 #include "worker_lib/nccl/communicators.h"
@@ -54,11 +53,6 @@ std::string refusal_of_float8(int gpu) {
          std::to_string(capability) + ".x; 9.0 or later can" + kRemedy;
 }
 
-bool is_reduction(Operation operation) {
-  return operation == Operation::AllReduce || operation == Operation::Reduce ||
-         operation == Operation::ReduceScatter;
-}
-
 // --- The backend
 
 const void* memory_of(const Call& call) { return call.input != nullptr ? call.input : call.output; }
@@ -95,7 +89,7 @@ class NcclBackend final : public Backend {
   std::string name() const override { return "nccl"; }
 
   std::string refusal(const Call& call) const override {
-    const bool reduces = is_reduction(call.operation);
+    const bool reduces = shape_of(call.operation).is_reduction;
     std::string reason = reduces ? refusal_of_reduction(call) : "";
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
     if (reason.empty() && reduces && is_float8(call.type)) {
@@ -125,8 +119,15 @@ class NcclBackend final : public Backend {
     if (!communicators_.known_gpu()) communicators_.gpu(gpu_number(call.gpu, memory_of(call)));
     const std::shared_ptr<const Gpu>& gpu = communicators_.known_gpu();
     const Current current(*gpu);
-    auto operation = std::make_shared<Collective>(
-        *this, call, turn, Event(gpu, static_cast<cuda::Stream>(call.stream)));
+    const auto after = std::make_shared<Event>(gpu, static_cast<cuda::Stream>(call.stream));
+    const Awaited awaited{.sequence = turn.sequence};
+    auto operation = std::make_shared<StartQueue::Operation>(
+        [this, call, after, awaited](Deadline deadline) {
+          Awaited now = awaited;
+          now.deadline = deadline;
+          return issue_collective(call, now, *after);
+        },
+        awaited);
     order_.issue(turn.deadline, operation);
     order_.check(*operation);
     return std::make_unique<StartedTransfer>(order_, std::move(operation));
@@ -173,6 +174,7 @@ class NcclBackend final : public Backend {
   }
 
   void abort() noexcept override { communicators_.close(); }
+  bool detects_ends() const override { return false; }
   void tell_lost(int rank) noexcept override { communicators_.stop().tell_lost(rank); }
 
   bool splits() const override { return is_wanted_ && need_nccl().split != nullptr; }
@@ -192,26 +194,6 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  class Collective final : public StartQueue::Operation {
-   public:
-    Collective(NcclBackend& backend, const Call& call, const Turn& turn, Event after)
-        : Operation({.sequence = turn.sequence}),
-          backend_(backend),
-          call_(call),
-          after_(std::move(after)) {}
-
-   private:
-    StartQueue::Issued issue(Deadline deadline) override {
-      Awaited now = awaited();
-      now.deadline = deadline;
-      return backend_.issue_collective(call_, now, after_);
-    }
-
-    NcclBackend& backend_;
-    const Call call_;
-    Event after_;
-  };
-
   StartQueue::Issued issue_collective(const Call& call, const Awaited& awaited, Event& after) {
     if (!all_) connect({.deadline = awaited.deadline});
     if (communicators_.context().is_debug) compare(call, awaited);
@@ -324,8 +306,7 @@ class NcclBackend final : public Backend {
                 "cuMemcpyDtoHAsync");
       return nccl::kSuccess;
     });
-    if (std::count(the.told.begin(), the.told.end(), the.mine) == self_.size) return;
-    throw disagreement(awaited.sequence, the.told);
+    check_same_calls(awaited.sequence, the.told);
   }
 
   Communicators communicators_;

@@ -9,9 +9,9 @@
 //          connected needs another one.
 // Sharing: ranks of one node that use one GPU are rejected before they connect, unless the
 //          environment lets NCCL accept it.
-// Death:   NCCL itself detects few deaths. The group reports lost ranks if another of its backends
-//          detects their end, as shm does on this node and gloo on all. An operation that is not
-//          done 30 ms later fails.
+// Death:   NCCL itself detects few deaths. The group reports lost ranks if the kernel or another of
+//          its backends detects their end: on this node always, on others with tcp, for example. An
+//          operation that is not done 30 ms later fails.
 // Calls:   with is_debug, the ranks compare their calls first; otherwise, calls that differ time
 //          out.
 #pragma once

@@ -41,9 +41,9 @@ void StartQueue::issue_one(Operation& operation, Deadline deadline) {
   State state = State::Begun;
   try {
     if (has_failed_) {
-      throw BackendFailure(Kind::Broken, std::nullopt, "an earlier operation has failed");
+      throw BackendFailure(Kind::Broken, "an earlier operation has failed");
     }
-    operation.issued_ = operation.issue(deadline);
+    operation.issued_ = operation.issue_(deadline);
     operation.begun_at_ = coarse_now();
   } catch (...) {
     has_failed_ = true;
@@ -58,7 +58,7 @@ void StartQueue::await_start(Operation& operation, Deadline deadline) {
   if (operation.state_ == State::Waiting) issue(deadline);
   if (operation.state_ == State::Waiting &&
       !stop_.wait_until(deadline, [&] { return operation.state_ != State::Waiting; })) {
-    if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+    stop_.check();
     throw BackendFailure(Kind::Timeout, operation.awaited_.peer,
                          "an earlier operation has not been started yet");
   }
@@ -98,8 +98,7 @@ void StartQueue::make_wait(Operation& operation, cuda::Stream stream) {
   const Gpu& gpu = *operation.issued_.communicator->gpu();
   const Current current(gpu);
   if (is_capturing(&gpu.api(), stream)) {
-    throw BackendFailure(Kind::Unsupported, std::nullopt,
-                         "the stream is being captured into a CUDA graph");
+    throw BackendFailure(Kind::Unsupported, "the stream is being captured into a CUDA graph");
   }
   operation.issued_.end->make_wait(stream);
 }

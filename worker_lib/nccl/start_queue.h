@@ -35,18 +35,8 @@ class StartQueue {
 
   class Operation {
    public:
-    Operation(Issue issue, const Awaited& awaited) : Operation(awaited) {
-      issue_ = std::move(issue);
-    }
-    virtual ~Operation() = default;
-    Operation(const Operation&) = delete;
-    Operation& operator=(const Operation&) = delete;
-
-   protected:
-    // For a class that overrides issue(), which is called once at most.
-    explicit Operation(const Awaited& awaited) : awaited_(awaited) {}
-    virtual Issued issue(Deadline deadline) { return issue_(deadline); }
-    const Awaited& awaited() const { return awaited_; }
+    // `issue` is called once at most, and destroyed afterwards.
+    Operation(Issue issue, const Awaited& awaited) : issue_(std::move(issue)), awaited_(awaited) {}
 
    private:
     friend class StartQueue;

@@ -80,7 +80,7 @@ class ReceiveFromAny final : public Transfer {
     while (is_done() != true) {
       const Deadline now = Deadline::clock::now();
       if (now >= deadline)
-        throw BackendFailure(WorkerError::Kind::Timeout, std::nullopt, "no message came in time");
+        throw BackendFailure(WorkerError::Kind::Timeout, "no message came in time");
       pause(now - began);
     }
     return sides_[static_cast<std::size_t>(claim_.owner().value_or(1))]->finish(deadline);
@@ -133,19 +133,14 @@ Member connect_some(const BackendContext& group, std::vector<int> ranks, std::st
   return {factory(context), std::move(ranks), std::move(what)};
 }
 
-std::vector<int> first_ranks(int size) {
-  std::vector<int> all;
-  all.reserve(static_cast<std::size_t>(size));
-  for (int rank = 0; rank < size; ++rank) all.push_back(rank);
-  return all;
-}
-
 class NodeBackend final : public Backend {
  public:
   NodeBackend(const BackendContext& context, const BackendFactory& local,
               const BackendFactory& across)
       : layout_(context.node_of), rank_(context.rank), is_debug_(context.is_debug) {
-    all_ = connect_some(context, first_ranks(context.size), "all", "all ranks", across);
+    std::vector<int> ranks(static_cast<std::size_t>(context.size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    all_ = connect_some(context, std::move(ranks), "all", "all ranks", across);
     const int node = layout_.node_of(rank_);
     const std::vector<int>& neighbors = layout_.ranks_of(node);
     BackendContext of_some = context;
@@ -172,19 +167,31 @@ class NodeBackend final : public Backend {
 
   void run(const Call& call, const Turn& turn) override {
     if (is_debug_) agree(call, turn);
-    if (call.operation == Operation::Barrier) return barrier(call, turn);
-    if (layout_.is_uniform() && run_on_rails(call, turn)) return;
+    const bool uses_rails = layout_.is_uniform() && are_rails_faster(call);
     switch (call.operation) {
+      case Operation::Barrier:
+        return barrier(call, turn);
       case Operation::Broadcast:
-        return broadcast(call, turn);
+        return uses_rails ? rails_broadcast(call, turn) : broadcast(call, turn);
       case Operation::AllReduce:
-        return all_reduce(call, turn);
+        return uses_rails ? rails_all_reduce(call, turn) : all_reduce(call, turn);
       case Operation::Reduce:
-        return reduce(call, turn);
+        return uses_rails ? rails_reduce(call, turn) : reduce(call, turn);
       case Operation::AllGather:
+        if (uses_rails) return rails_all_gather(call, turn);
         if (layout_.is_contiguous()) return all_gather(call, turn);
         break;
-      default:
+      case Operation::ReduceScatter:
+        if (uses_rails) return rails_reduce_scatter(call, turn);
+        break;
+      case Operation::Gather:
+        if (uses_rails) return rails_gather(call, turn);
+        break;
+      case Operation::Scatter:
+        if (uses_rails) return rails_scatter(call, turn);
+        break;
+      case Operation::AllToAll:
+        if (uses_rails) return rails_all_to_all(call, turn);
         break;
     }
     in(all_, call, turn, 1);
@@ -204,19 +211,16 @@ class NodeBackend final : public Backend {
   }
 
   void abort() noexcept override {
-    for (Member* member : members()) member->backend->abort();
+    for (const Member* member : members()) member->backend->abort();
   }
   bool keeps_deadlines() const override {
-    bool keeps = true;
-    for (const Member* member : {&all_, &node_, &rail_}) {
-      if (member->backend) keeps = keeps && member->backend->keeps_deadlines();
-    }
-    return keeps;
+    const std::vector<const Member*> all = members();
+    return std::all_of(all.begin(), all.end(),
+                       [](const Member* member) { return member->backend->keeps_deadlines(); });
   }
   std::vector<Lifeline> lifelines() const override {
     std::vector<Lifeline> lines;
-    for (const Member* member : {&all_, &node_, &rail_}) {
-      if (!member->backend) continue;
+    for (const Member* member : members()) {
       for (Lifeline line : member->backend->lifelines()) {
         line.rank = member->ranks[static_cast<std::size_t>(line.rank)];
         lines.push_back(line);
@@ -225,7 +229,7 @@ class NodeBackend final : public Backend {
     return lines;
   }
   void tell_lost(int rank) noexcept override {
-    for (Member* member : members()) {
+    for (const Member* member : members()) {
       const auto found = std::find(member->ranks.begin(), member->ranks.end(), rank);
       if (found == member->ranks.end()) continue;
       member->backend->tell_lost(static_cast<int>(found - member->ranks.begin()));
@@ -253,9 +257,10 @@ class NodeBackend final : public Backend {
     return layout_.node_of(rank_) == root_node(call);
   }
 
-  std::vector<Member*> members() {
-    std::vector<Member*> all;
-    for (Member* member : {&all_, &node_, &rail_}) {
+  // Those of which this rank is a part.
+  std::vector<const Member*> members() const {
+    std::vector<const Member*> all;
+    for (const Member* member : {&all_, &node_, &rail_}) {
       if (member->backend) all.push_back(member);
     }
     return all;
@@ -282,8 +287,7 @@ class NodeBackend final : public Backend {
         .output = told.data(),
         .count = sizeof mine},
        turn, 0);
-    if (std::count(told.begin(), told.end(), mine) == layout_.size()) return;
-    throw disagreement(turn, describe_disagreement(told));
+    check_same_calls(turn.sequence, told);
   }
 
   void barrier(const Call& call, const Turn& turn) const {
@@ -296,27 +300,20 @@ class NodeBackend final : public Backend {
   // the other nodes. All connections between the nodes are busy, and all ranks reduce.
 
   // False if the leaders are faster, or the counts of other ranks are needed and unknown.
-  bool run_on_rails(const Call& call, const Turn& turn) const {
-    const bool is_large = bytes_of(call) >= kRailBytes;
-    const bool is_in_blocks = layout_.is_contiguous();
+  bool are_rails_faster(const Call& call) const {
     switch (call.operation) {
       case Operation::AllReduce:
-        return is_large && (rails_all_reduce(call, turn), true);
       case Operation::Broadcast:
-        return is_large && (rails_broadcast(call, turn), true);
       case Operation::Reduce:
-        return is_large && (rails_reduce(call, turn), true);
-      case Operation::ReduceScatter:
-        return is_in_blocks && (rails_reduce_scatter(call, turn), true);
+        return bytes_of(call) >= kRailBytes;
       case Operation::AllGather:
-        return is_in_blocks && total_bytes(call) >= kRailBytes &&
-               (rails_all_gather(call, turn), true);
+        return layout_.is_contiguous() && total_bytes(call) >= kRailBytes;
+      case Operation::ReduceScatter:
+        return layout_.is_contiguous();
       case Operation::Gather:
-        return is_in_blocks && !call.is_uneven && (rails_gather(call, turn), true);
       case Operation::Scatter:
-        return is_in_blocks && !call.is_uneven && (rails_scatter(call, turn), true);
       case Operation::AllToAll:
-        return is_in_blocks && !call.is_uneven && (rails_all_to_all(call, turn), true);
+        return layout_.is_contiguous() && !call.is_uneven;
       case Operation::Barrier:
         break;
     }
@@ -340,33 +337,30 @@ class NodeBackend final : public Backend {
     return std::vector<char>(count * size_bytes(type));
   }
 
+  // An operation of this node's ranks on parts of these sizes, with the type and op of `call`.
+  Call on_parts(Operation operation, const Call& call, const void* input, void* output,
+                const std::vector<std::size_t>& counts) const {
+    const bool splits_input = shape_of(operation).splits_input;
+    return {.operation = operation,
+            .type = call.type,
+            .op = adding(call.op),
+            .input = input,
+            .output = output,
+            .count = counts[local_rank()],
+            .counts_in = splits_input ? counts.data() : nullptr,
+            .counts_out = splits_input ? nullptr : counts.data(),
+            .is_uneven = true};
+  }
   // This rank's share of the node's sum.
   std::vector<char> reduce_share(const Call& call, const void* input,
                                  const std::vector<std::size_t>& shares, const Turn& turn) const {
     std::vector<char> share = memory_for(shares[local_rank()], call.type);
-    in(node_,
-       {.operation = Operation::ReduceScatter,
-        .type = call.type,
-        .op = adding(call.op),
-        .input = input,
-        .output = share.data(),
-        .count = shares[local_rank()],
-        .counts_in = shares.data(),
-        .is_uneven = true},
-       turn, 0);
+    in(node_, on_parts(Operation::ReduceScatter, call, input, share.data(), shares), turn, 0);
     return share;
   }
   void gather_shares(const Call& call, const void* share, const std::vector<std::size_t>& shares,
                      const Turn& turn) const {
-    in(node_,
-       {.operation = Operation::AllGather,
-        .type = call.type,
-        .input = share,
-        .output = call.output,
-        .count = shares[local_rank()],
-        .counts_out = shares.data(),
-        .is_uneven = true},
-       turn, 1);
+    in(node_, on_parts(Operation::AllGather, call, share, call.output, shares), turn, 1);
   }
 
   void rails_all_reduce(const Call& call, const Turn& turn) const {
@@ -410,16 +404,10 @@ class NodeBackend final : public Backend {
     in(rail_, rail, turn, 0);
     if (!is_on_roots_node(call)) return;
     const bool is_root = rank_ == call.root;
-    in(node_,
-       {.operation = Operation::Gather,
-        .type = call.type,
-        .root = layout_.local_rank_of(call.root),
-        .input = share.data(),
-        .output = is_root ? call.output : nullptr,
-        .count = shares[local_rank()],
-        .counts_out = is_root ? shares.data() : nullptr,
-        .is_uneven = true},
-       turn, 1);
+    Call gather = on_parts(Operation::Gather, call, share.data(), call.output, shares);
+    gather.root = layout_.local_rank_of(call.root);
+    if (!is_root) gather.counts_out = nullptr;
+    in(node_, gather, turn, 1);
     if (is_root) finish_average(call, call.op, call.output);
   }
 
@@ -434,15 +422,8 @@ class NodeBackend final : public Backend {
     for (std::size_t node = 0; node < nodes(); ++node) {
       const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
       const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
-      in(node_,
-         {.operation = Operation::ReduceScatter,
-          .type = call.type,
-          .op = adding(call.op),
-          .input = static_cast<const char*>(call.input) + parts.offset(ranks.front()),
-          .output = partial.data() + done,
-          .count = along[node],
-          .counts_in = counts.data(),
-          .is_uneven = true},
+      const char* const input = static_cast<const char*>(call.input) + parts.offset(ranks.front());
+      in(node_, on_parts(Operation::ReduceScatter, call, input, partial.data() + done, counts),
          turn, static_cast<std::uint32_t>(node));
       done += along[node] * element;
     }
@@ -471,15 +452,9 @@ class NodeBackend final : public Backend {
     for (std::size_t node = 0; node < nodes(); ++node) {
       const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
       const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
-      in(node_,
-         {.operation = Operation::AllGather,
-          .type = call.type,
-          .input = gathered.data() + done,
-          .output = static_cast<char*>(call.output) + parts.offset(ranks.front()),
-          .count = along[node],
-          .counts_out = counts.data(),
-          .is_uneven = true},
-         turn, static_cast<std::uint32_t>(node));
+      char* const output = static_cast<char*>(call.output) + parts.offset(ranks.front());
+      in(node_, on_parts(Operation::AllGather, call, gathered.data() + done, output, counts), turn,
+         static_cast<std::uint32_t>(node));
       done += along[node] * element;
     }
   }
@@ -609,16 +584,10 @@ class NodeBackend final : public Backend {
     const auto root = static_cast<std::size_t>(layout_.local_rank_of(call.root));
     std::vector<std::size_t> counts(node_.ranks.size(), 0);
     counts[root] = call.count;
-    in(node_,
-       {.operation = Operation::Scatter,
-        .type = call.type,
-        .root = 0,
-        .input = is_leader() ? sum : nullptr,
-        .output = rank_ == call.root ? call.output : nullptr,
-        .count = rank_ == call.root ? call.count : 0,
-        .counts_in = is_leader() ? counts.data() : nullptr,
-        .is_uneven = true},
-       turn, 1);
+    Call scatter = on_parts(Operation::Scatter, call, is_leader() ? sum : nullptr,
+                            rank_ == call.root ? call.output : nullptr, counts);
+    if (!is_leader()) scatter.counts_in = nullptr;
+    in(node_, scatter, turn, 1);
   }
 
   // To the leaders, where the parts of a node are contiguous, and from them to all ranks.

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
 
@@ -235,116 +236,68 @@ class Sum final : public Algorithm {
 // --- Parts from rank to rank
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-class Exchange final : public Algorithm {
+class MovedParts final : public Algorithm {
  public:
-  Exchange(Rounds& rounds, const Call& call, std::size_t longest_bytes)
+  MovedParts(Rounds& rounds, const Call& call, std::size_t longest_bytes)
       : rounds_(rounds),
-        own_(static_cast<std::size_t>(rounds.rank())),
-        ranks_(static_cast<std::size_t>(rounds.size())),
-        element_bytes_(size_bytes(call.type)),
+        own_(rounds.rank()),
+        ranks_(rounds.size()),
+        root_(call.root),
         has_lanes_(shape_of(call.operation).splits_input),
         is_reduced_(call.operation == Operation::ReduceScatter),
         longest_bytes_(longest_bytes),
-        lane_bytes_(has_lanes_ ? kPayloadBytes / ranks_ / kLineBytes * kLineBytes : kPayloadBytes),
-        reduction_(call, rounds.size()),
-        taken_(ranks_),
-        sources_(ranks_) {
-    give(call);
-    take_from(call);
-  }
+        lane_bytes_(has_lanes_ ? kPayloadBytes / index(ranks_) / kLineBytes * kLineBytes
+                               : kPayloadBytes),
+        reduction_(call, ranks_),
+        moves_(call, own_, ranks_),
+        sources_(index(ranks_)) {}
 
   std::size_t turns() const override { return (longest_bytes_ + lane_bytes_ - 1) / lane_bytes_; }
 
   void put(std::size_t turn) override {
-    for (std::size_t lane = 0; lane < given_.size(); ++lane) {
-      const std::size_t bytes = bytes_now(given_[lane].bytes, turn);
-      if ((has_lanes_ && lane == own_) || bytes == 0) continue;
-      copy_bytes(rounds_.mine() + lane * lane_bytes_, given_[lane].at + turn * lane_bytes_, bytes);
+    for (int lane = 0; lane < (has_lanes_ ? ranks_ : 1); ++lane) {
+      if (has_lanes_ && lane == own_) continue;
+      const auto part = moves_.sent_to(has_lanes_ ? lane : root_);
+      const std::size_t bytes = bytes_now(part.size_bytes, turn);
+      if (bytes > 0)
+        copy_bytes(rounds_.mine() + begin_of(lane), part.data + turn * lane_bytes_, bytes);
     }
   }
 
   void take(std::size_t turn) override {
     if (is_reduced_) return reduce(turn);
     if (turn == 0) keep_own();
-    const std::size_t lane = has_lanes_ ? own_ : 0;
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const std::size_t bytes = bytes_now(taken_[rank].bytes, turn);
-      if (rank == own_ || bytes == 0) continue;  // without bytes, `at` may be null
-      copy_bytes(taken_[rank].at + turn * lane_bytes_,
-                 rounds_.of(static_cast<int>(rank)) + lane * lane_bytes_, bytes);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto part = moves_.received_from(rank);
+      const std::size_t bytes = bytes_now(part.size_bytes, turn);
+      if (rank == own_ || bytes == 0) continue;  // without bytes, `data` may be null
+      copy_bytes(part.data + turn * lane_bytes_, rounds_.of(rank) + own_lane(), bytes);
     }
   }
 
   void take_directly(const std::vector<std::byte*>& buffers) override {
-    const std::size_t begin = has_lanes_ ? own_ * taken_[own_].bytes : 0;
+    const auto own = moves_.received_from(own_);
+    const std::size_t begin = has_lanes_ ? index(own_) * own.size_bytes : 0;
     if (is_reduced_) {
-      for (std::size_t rank = 0; rank < ranks_; ++rank) sources_[rank] = buffers[rank] + begin;
-      return reduction_(taken_[own_].at, sources_, taken_[own_].bytes);
+      for (std::size_t i = 0; i < buffers.size(); ++i) sources_[i] = buffers[i] + begin;
+      return reduction_(own.data, sources_, own.size_bytes);
     }
     keep_own();
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      if (rank != own_) copy_bytes(taken_[rank].at, buffers[rank] + begin, taken_[rank].bytes);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto part = moves_.received_from(rank);
+      if (rank != own_) copy_bytes(part.data, buffers[index(rank)] + begin, part.size_bytes);
     }
   }
 
  private:
-  template <typename Byte>
-  struct Part {
-    Byte* at = nullptr;
-    std::size_t bytes = 0;
-  };
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-  void give(const Call& call) {
-    const auto* input = static_cast<const std::byte*>(call.input);
-    const bool is_root = call.root == rounds_.rank();
-    std::size_t count = call.count;
-    if (call.operation == Operation::Broadcast || call.operation == Operation::Scatter) {
-      if (!is_root) return;
-    }
-    if (has_lanes_) {
-      given_ = split(input, call.is_uneven ? call.counts_in : nullptr, call.count);
-      return;
-    }
-    if (call.operation == Operation::AllGather && call.is_uneven) count = call.counts_out[own_];
-    given_ = {{.at = input, .bytes = count * element_bytes_}};
-  }
-
-  void take_from(const Call& call) {
-    auto* output = static_cast<std::byte*>(call.output);
-    const auto root = static_cast<std::size_t>(call.root);
-    const std::size_t* counts = call.is_uneven ? call.counts_out : nullptr;
-    const std::size_t bytes = call.count * element_bytes_;
-    switch (call.operation) {
-      case Operation::Broadcast:
-        if (own_ != root) taken_[root] = {.at = output, .bytes = bytes};
-        return;
-      case Operation::Scatter:
-        taken_[root] = {.at = output, .bytes = bytes};
-        return;
-      case Operation::Gather:
-        if (own_ == root) taken_ = split(output, counts, call.count);
-        return;
-      case Operation::ReduceScatter:
-        taken_.assign(ranks_, {.at = output, .bytes = given_[own_].bytes});
-        return;
-      default:
-        taken_ = split(output, counts, call.count);
-    }
-  }
-
-  template <typename Byte>
-  std::vector<Part<Byte>> split(Byte* data, const std::size_t* counts, std::size_t count) const {
-    std::vector<Part<Byte>> parts(ranks_);
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      parts[rank] = {.at = data,
-                     .bytes = (counts != nullptr ? counts[rank] : count) * element_bytes_};
-      data += parts[rank].bytes;
-    }
-    return parts;
-  }
+  std::size_t begin_of(int lane) const { return index(lane) * lane_bytes_; }
+  // Where this rank's data begins in the others' stations.
+  std::size_t own_lane() const { return has_lanes_ ? begin_of(own_) : 0; }
 
   // The bytes of a part that a turn moves.
   std::size_t bytes_now(std::size_t part_bytes, std::size_t turn) const {
@@ -353,32 +306,31 @@ class Exchange final : public Algorithm {
   }
 
   void reduce(std::size_t turn) {
-    const Part<std::byte>& part = taken_[own_];
-    const std::size_t bytes = bytes_now(part.bytes, turn);
+    const auto part = moves_.received_from(own_);
+    const std::size_t bytes = bytes_now(part.size_bytes, turn);
     if (bytes == 0) return;
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      sources_[rank] = rounds_.of(static_cast<int>(rank)) + own_ * lane_bytes_;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      sources_[index(rank)] = rounds_.of(rank) + own_lane();
     }
-    sources_[own_] = given_[own_].at + turn * lane_bytes_;
-    reduction_(part.at + turn * lane_bytes_, sources_, bytes);
+    sources_[index(own_)] = moves_.sent_to(own_).data + turn * lane_bytes_;
+    reduction_(part.data + turn * lane_bytes_, sources_, bytes);
   }
 
   void keep_own() const {
-    if (given_.empty()) return;
-    copy_bytes(taken_[own_].at, given_[has_lanes_ ? own_ : 0].at, taken_[own_].bytes);
+    const auto part = moves_.received_from(own_);
+    copy_bytes(part.data, moves_.sent_to(own_).data, part.size_bytes);
   }
 
   Rounds& rounds_;
-  const std::size_t own_;
-  const std::size_t ranks_;
-  const std::size_t element_bytes_;
-  const bool has_lanes_;
+  const int own_;
+  const int ranks_;
+  const int root_;
+  const bool has_lanes_;  // a part of the station for each receiver; otherwise one for all
   const bool is_reduced_;
   const std::size_t longest_bytes_;
   const std::size_t lane_bytes_;
   const Reduction reduction_;
-  std::vector<Part<const std::byte>> given_;  // one for all ranks, or one per rank
-  std::vector<Part<std::byte>> taken_;        // from each rank; the same one for all in a reduction
+  const PartMoves moves_;
   Sources sources_;
 };
 
@@ -390,8 +342,8 @@ void with_algorithm(Rounds& rounds, const Call& call, Deadline deadline, std::si
     Sum sum(rounds, call, deadline);
     return use(sum);
   }
-  Exchange exchange(rounds, call, longest_bytes);
-  use(exchange);
+  MovedParts parts(rounds, call, longest_bytes);
+  use(parts);
 }
 
 }  // namespace drun::worker::shm

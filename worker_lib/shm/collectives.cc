@@ -122,7 +122,7 @@ void Collectives::move_by_reading(const Call& call, Algorithm& algorithm, Deadli
     if (are_all_well(is_well, deadline)) continue;
     // A rank that has ended since, with its memory, cannot reach this meeting.
     rounds_.meet(deadline);
-    throw BackendFailure(Kind::System, std::nullopt,
+    throw BackendFailure(Kind::System,
                          "another rank's buffer can be read at its ends, but not in between");
   }
 }
@@ -155,39 +155,34 @@ Collectives::Way Collectives::open(Signature signature, const std::optional<Plac
     is_same_region = is_same_region && station.region == region;
     is_any_region = is_any_region || station.region != 0;
   }
-  if (!is_agreed) throw_mismatch(turn);
+  if (!is_agreed) check_calls(turn);
   if (!is_any_region) return Way::WithData;
   if (!is_same_region) return Way::InTurns;
   return region == kOwnMemory ? Way::Read : Way::Direct;
 }
 
-void Collectives::throw_mismatch(const Turn& turn) const {
+void Collectives::check_calls(const Turn& turn) const {
   std::vector<Signature> all;
   all.reserve(static_cast<std::size_t>(rounds_.size()));
   for (int rank = 0; rank < rounds_.size(); ++rank) {
     all.push_back(rounds_.station_of(rank).signature);
   }
-  throw disagreement(turn, describe_disagreement(all));
+  check_same_calls(turn.sequence, all);
 }
 
 std::size_t Collectives::agree_on_sizes(const Call& call, const Turn& turn) {
   const int size = rounds_.size();
-  const Signature signature = signature_of(call, size);
   const PartCounts mine = part_counts(call, rounds_.rank(), size);
   const std::size_t bytes = mine.size() * sizeof mine[0];
   std::memcpy(rounds_.mine(), mine.data(), bytes);
-  open(signature, std::nullopt, turn);
-  std::vector<PartCounts> all(static_cast<std::size_t>(size), mine);
-  std::uint64_t longest = 0;
+  open(signature_of(call, size), std::nullopt, turn);
+  // From other processes, and only compared as numbers.
+  PartCounts all(mine.size() * static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
-    PartCounts& its = all[static_cast<std::size_t>(rank)];
-    // From another process, and only compared as numbers.
-    std::memcpy(its.data(), rounds_.of(rank), bytes);
-    longest = std::max(longest, *std::max_element(its.begin(), its.end()));
+    std::memcpy(&all[mine.size() * static_cast<std::size_t>(rank)], rounds_.of(rank), bytes);
   }
-  if (const std::string difference = difference_between(all); !difference.empty())
-    throw disagreement(turn, describe(signature) + ": " + difference);
-  return longest * size_bytes(call.type);
+  check_part_counts(call, turn.sequence, all, size);
+  return *std::max_element(all.begin(), all.end()) * size_bytes(call.type);
 }
 
 std::optional<Place> Collectives::place_of(const Call& call, const Algorithm& algorithm) const {

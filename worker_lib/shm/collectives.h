@@ -50,7 +50,7 @@ class Collectives {
   bool are_all_well(bool is_well, Deadline deadline);
   // Meets, compares the calls, and selects how data moves.
   Way open(Signature signature, const std::optional<Place>& place, const Turn& turn);
-  [[noreturn]] void throw_mismatch(const Turn& turn) const;
+  void check_calls(const Turn& turn) const;
   // Exchanges sizes for a call whose sizes not every rank knows. Returns the longest part in bytes.
   std::size_t agree_on_sizes(const Call& call, const Turn& turn);
   std::optional<Place> place_of(const Call& call, const Algorithm& algorithm) const;

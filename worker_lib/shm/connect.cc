@@ -13,8 +13,8 @@
 
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
-#include "worker_lib/base/unix_socket.h"
 #include "worker_lib/shm/segment.h"
+#include "worker_lib/shm/unix_socket.h"
 
 namespace drun::worker::shm {
 namespace {
@@ -28,23 +28,15 @@ constexpr milliseconds kGrace{500};
 // Connections that have not identified themselves yet.
 constexpr std::size_t kMostStrangers = 64;
 
-bool is_own_user(int socket) {
-  const auto peer = peer_of(socket);
-  return peer && peer->uid == geteuid();
-}
+bool is_own_user(int socket) { return peer_user(socket) == geteuid(); }
 
 void keep(Lifelines& lifelines, UniqueFd socket, int rank) {
-  const auto peer = peer_of(socket.get());
-  UniqueFd process = watch_process(peer ? peer->pid : 0);
   lifelines.lines.push_back({.fd = socket.get(), .rank = rank});
   lifelines.fds.push_back(std::move(socket));
-  if (!process) return;
-  lifelines.lines.push_back({.fd = process.get(), .rank = rank});
-  lifelines.fds.push_back(std::move(process));
 }
 
 [[noreturn]] void throw_system(const std::string& message) {
-  throw BackendFailure(Kind::System, std::nullopt, message + ": " + std::strerror(errno));
+  throw BackendFailure(Kind::System, message + ": " + std::strerror(errno));
 }
 
 class Leader {
@@ -127,7 +119,7 @@ class Leader {
       return;
     }
     members_[hello->rank] = std::move(stranger);
-    cores_ = cores_ | hello->cores;
+    cores_ |= hello->cores;
   }
 
   [[noreturn]] void give_up() {

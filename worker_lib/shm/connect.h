@@ -8,8 +8,8 @@
 // Trust:   both sides accept only processes of the same user. Another process that knows the name
 //          gets nothing and delays no rank.
 // Ends:    the connections stay open, so that they show when a process ends: rank 0 has one to each
-//          other rank, and the others have one to rank 0. If the other process is visible, there is
-//          also a pidfd, because a forked child keeps its parent's connections open.
+//          other rank, and the others have one to rank 0. (A forked child keeps its parent's
+//          connections open: the group watches the processes as well.)
 // Errors:  BackendFailure: Timeout with the missing ranks, on all connected ranks; or the store's
 //          error.
 #pragma once

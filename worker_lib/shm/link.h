@@ -143,7 +143,7 @@ struct Incoming {
   std::size_t got_bytes = 0;
   bool is_done = false;
   bool is_dropped = false;
-  std::string mismatch;  // done, but type or count differ
+  std::optional<Signature> mismatch;  // done, but the sender has another type or count
 };
 
 class Link {

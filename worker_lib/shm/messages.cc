@@ -38,9 +38,8 @@ class Messages::Started final : public Transfer {
         const std::lock_guard lock(messages_.mutex_);  // another thread can match it until then
         throw BackendFailure(Kind::Timeout, peer(), "no message came in time");
       }
-      if (!message_->mismatch.empty()) {
-        throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
-      }
+      if (message_->mismatch)
+        throw message_mismatch(*message_->from, *message_->mismatch, message_->signature);
       return *message_->from;
     } else {
       if (is_finished_) return *message_->to;
@@ -288,8 +287,7 @@ void Messages::accept(const std::shared_ptr<Incoming>& wanted, int from, const F
   const bool is_short = frame.kind == FrameKind::Short;
   if (is_short) link(from).settle(frame.bytes);
   if (frame.signature != wanted->signature || (is_short && frame.bytes != wanted->bytes)) {
-    wanted->mismatch = "rank " + std::to_string(from) + " sends " + describe(frame.signature) +
-                       ", this rank receives " + describe(wanted->signature);
+    wanted->mismatch = frame.signature;
   } else if (!is_short) {
     fetches_.push_back(
         {.from = from, .number = frame.number, .address = frame.address, .to = wanted});

@@ -16,7 +16,7 @@ namespace drun::worker::shm {
 namespace {
 
 [[noreturn]] void fail(const std::string& what, std::size_t size_bytes) {
-  throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+  throw BackendFailure(WorkerError::Kind::System,
                        "cannot " + what + " " + std::to_string(size_bytes) +
                            " bytes of shared memory: " + std::strerror(errno));
 }
@@ -27,7 +27,7 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;
 
 std::uint64_t whole_pages(std::uint64_t size_bytes) {
   if (size_bytes > kMostBytes) {
-    throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+    throw BackendFailure(WorkerError::Kind::System,
                          "no machine has " + std::to_string(size_bytes) + " bytes of memory");
   }
   return std::max<std::uint64_t>((size_bytes + kPageBytes - 1) / kPageBytes, 1) * kPageBytes;
@@ -79,7 +79,7 @@ struct Regions::Region {
     const int error = posix_fallocate(memory->get(), static_cast<off_t>(begin + ends[own]),
                                       static_cast<off_t>(ends[own + 1] - ends[own]));
     if (error != 0) {
-      throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+      throw BackendFailure(WorkerError::Kind::System,
                            "cannot get " + std::to_string(ends[own + 1] - ends[own]) +
                                " bytes of shared memory: " + std::strerror(error));
     }

@@ -72,7 +72,7 @@ std::unique_ptr<Backend> make_backend(Parts parts) {
 Parts connect_parts(const BackendContext& context) {
   const std::vector<int>& nodes = context.node_of;
   if (std::any_of(nodes.begin(), nodes.end(), [&](int node) { return node != nodes.front(); })) {
-    throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+    throw BackendFailure(WorkerError::Kind::Unsupported,
                          "shm is for ranks of one node; choose shm+tcp or tcp");
   }
   Connection connection = connect_ranks(context, Segment::bytes_for(context.size));

@@ -107,7 +107,7 @@ void AbortFlag::check() const {
   if (reason == 0) return;
   const int rank = static_cast<int>(reason & ~kLost) - 1;
   if (rank == rank_) {
-    throw BackendFailure(Kind::Broken, std::nullopt, "another operation of this rank has failed");
+    throw BackendFailure(Kind::Broken, "another operation of this rank has failed");
   }
   if ((reason & kLost) != 0) throw loss_of(rank);
   throw BackendFailure(Kind::PeerLost, rank, "rank " + std::to_string(rank) + " left the group");

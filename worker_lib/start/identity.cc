@@ -11,7 +11,34 @@ namespace {
 
 constexpr long kMost = 1L << 30;
 
-struct Names {
+// --- The identity according to one engine's variables, complete or in part
+//
+// Source: mpirun(1), the proxies of Hydra (PMI_*, MPI_LOCAL*), srun(1).
+
+struct RankNumbers {
+  std::optional<int> rank = std::nullopt;
+  std::optional<int> size = std::nullopt;
+  std::optional<int> local_rank = std::nullopt;
+  std::optional<int> local_size = std::nullopt;
+  bool operator==(const RankNumbers&) const = default;
+};
+
+struct EngineReport {
+  std::string_view engine;  // "Open MPI"
+  bool is_mpi = true;       // an MPI launcher, which may run inside Slurm
+  RankNumbers told = {};
+  std::string missing = "";  // "PMI_SIZE, MPI_LOCALRANKID"; empty: nothing
+  std::string wrong = "";    // the first invalid variable, as a sentence
+  // The engine's name of this job, the same on all nodes; empty: none.
+  std::string job = "";
+  int node_rank = 0;
+  int node_count = 1;
+
+  bool is_whole() const { return missing.empty() && wrong.empty(); }
+};
+
+// The names of an engine's variables.
+struct EngineVariables {
   std::string_view engine;
   bool is_mpi;
   std::string_view rank;
@@ -21,14 +48,14 @@ struct Names {
 };
 
 // PMIx has no variable but for the rank: the rest is asked of a server.
-constexpr std::array kNames = {
-    Names{"Open MPI", true, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    Names{"Hydra", true, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    Names{"PMIx", true, "PMIX_RANK", "(the number of ranks)", "(the local rank)",
-          "(the number of local ranks)"},
-    Names{"Slurm", false, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-          "SLURM_STEP_TASKS_PER_NODE"},
+constexpr std::array kEngines = {
+    EngineVariables{"Open MPI", true, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    EngineVariables{"Hydra", true, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    EngineVariables{"PMIx", true, "PMIX_RANK", "(the number of ranks)", "(the local rank)",
+                    "(the number of local ranks)"},
+    EngineVariables{"Slurm", false, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+                    "SLURM_STEP_TASKS_PER_NODE"},
 };
 
 std::optional<long> number(std::string_view text) {
@@ -66,10 +93,10 @@ std::optional<std::string> slurm_variable(const Lookup& environment, std::string
 
 class Reading {
  public:
-  Reading(const Lookup& environment, const Names& names) : environment_(environment) {
+  Reading(const Lookup& environment, const EngineVariables& names) : environment_(environment) {
     report_.engine = names.engine;
     report_.is_mpi = names.is_mpi;
-    Numbers& told = report_.told;
+    RankNumbers& told = report_.told;
     told.size = read(names.size, 1);
     told.rank = read(names.rank, 0);
     told.local_size = read(names.local_size, 1);
@@ -79,7 +106,7 @@ class Reading {
     check(names.local_size, told.local_size ? std::optional(*told.local_size - 1) : std::nullopt,
           names.size, told.size);
   }
-  bool says_anything() const { return report_.told != Numbers{} || !report_.wrong.empty(); }
+  bool says_anything() const { return report_.told != RankNumbers{} || !report_.wrong.empty(); }
   EngineReport report() && { return std::move(report_); }
 
  private:
@@ -111,6 +138,7 @@ class Reading {
   EngineReport report_{};
 };
 
+// The engine's name of this job, the same on all nodes; empty: none.
 std::string job_of(std::string_view engine, const Lookup& environment) {
   if (engine == "Slurm") {
     return text_of(environment, "SLURM_JOB_ID") + "." + slurm_step(environment);
@@ -120,36 +148,16 @@ std::string job_of(std::string_view engine, const Lookup& environment) {
   return job.empty() ? text_of(environment, "OMPI_MCA_ess_base_jobid") : job;
 }
 
-}  // namespace
-
-std::optional<int> entry_of_counts(std::string_view list, int at) {
-  long passed = 0;
-  while (!list.empty()) {
-    const std::size_t end = std::min(list.find(','), list.size());
-    std::string_view entry = list.substr(0, end);
-    list.remove_prefix(std::min(end + 1, list.size()));
-    long times = 1;
-    const std::size_t open = entry.find("(x");
-    if (open != std::string_view::npos) {
-      if (entry.back() != ')') return std::nullopt;
-      times = number(entry.substr(open + 2, entry.size() - open - 3)).value_or(0);
-      entry = entry.substr(0, open);
-    }
-    const long count = number(entry).value_or(0);
-    if (times < 1 || times > kMost || count < 1 || count > kMost) return std::nullopt;
-    passed += times;
-    if (at < passed) return static_cast<int>(count);
-  }
-  return std::nullopt;
-}
-
+// True in a batch script or an allocation's shell: Slurm started the job here, but not this
+// process.
 bool is_outside_slurm_step(const Lookup& environment) {
   return !text_of(environment, "SLURM_JOB_ID").empty() && slurm_step(environment).empty();
 }
 
+// The engines that have set any variable, innermost first.
 std::vector<EngineReport> read_engines(const Lookup& environment) {
   std::vector<EngineReport> reports;
-  for (const Names& names : kNames) {
+  for (const EngineVariables& names : kEngines) {
     Reading reading(environment, names);
     if (!reading.says_anything()) continue;
     EngineReport report = std::move(reading).report();
@@ -167,11 +175,6 @@ std::vector<EngineReport> read_engines(const Lookup& environment) {
   return reports;
 }
 
-}  // namespace drun::worker
-
-namespace drun::worker {
-namespace {
-
 Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
 // "Open MPI's OMPI_COMM_WORLD_RANK says ..." would be long; the numbers and their owner do.
@@ -186,7 +189,7 @@ std::string place(const EngineReport& report) {
 bool contradict(std::optional<int> left, std::optional<int> right) {
   return left && right && *left != *right;
 }
-bool contradict(const Numbers& left, const Numbers& right) {
+bool contradict(const RankNumbers& left, const RankNumbers& right) {
   return contradict(left.rank, right.rank) || contradict(left.size, right.size) ||
          contradict(left.local_rank, right.local_rank) ||
          contradict(left.local_size, right.local_size);
@@ -266,10 +269,9 @@ Result<void> find_master(const Lookup& environment, const EngineReport& report, 
   return {};
 }
 
-Result<Identity> from_engine(const EngineReport& report, const Lookup& environment,
-                             const AncestorLookup& ancestor) {
-  Identity identity{.self = {}, .source = std::string(report.engine)};
-  WorkerIdentity& self = identity.self;
+Result<WorkerIdentity> from_engine(const EngineReport& report, const Lookup& environment,
+                                   const AncestorLookup& ancestor) {
+  WorkerIdentity self;
   self.rank = *report.told.rank;
   self.local_rank = *report.told.local_rank;
   World& world = self.world;
@@ -281,9 +283,8 @@ Result<Identity> from_engine(const EngineReport& report, const Lookup& environme
   world.node_rank = report.node_rank;
   world.node_count = report.node_count;
   world.use_agent_store = false;
-  identity.is_on_one_node = world.local_world_size == world.world_size;
-  if (!report.job.empty()) world.run_id = identity.source + " " + report.job;
-  if (report.engine == "Hydra" && identity.is_on_one_node && ancestor) {
+  if (!report.job.empty()) world.run_id = std::string(report.engine) + " " + report.job;
+  if (report.engine == "Hydra" && world.local_world_size == world.world_size && ancestor) {
     // Its ranks on a node are children of one process.
     const std::optional<int> proxy = ancestor("hydra_pmi_proxy");
     if (proxy) world.run_id = "Hydra " + std::to_string(*proxy);
@@ -291,21 +292,33 @@ Result<Identity> from_engine(const EngineReport& report, const Lookup& environme
   if (const Result<void> found = find_master(environment, report, world); !found) {
     return found.error();
   }
-  return identity;
-}
-
-Result<Identity> from_agent(const Lookup& environment) {
-  Result<WorkerIdentity> self = from_environment(environment);
-  if (!self) return self.error();
-  Identity identity{.self = *std::move(self), .source = "environment"};
-  if (environment("TORCHELASTIC_RUN_ID")) identity.source = "drun or torchrun";
-  identity.is_on_one_node = identity.self.world.local_world_size == identity.self.world.world_size;
-  return identity;
+  return self;
 }
 
 }  // namespace
 
-Result<Identity> identify(const Lookup& environment, const AncestorLookup& ancestor) {
+std::optional<int> entry_of_counts(std::string_view list, int at) {
+  long passed = 0;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    std::string_view entry = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    long times = 1;
+    const std::size_t open = entry.find("(x");
+    if (open != std::string_view::npos) {
+      if (entry.back() != ')') return std::nullopt;
+      times = number(entry.substr(open + 2, entry.size() - open - 3)).value_or(0);
+      entry = entry.substr(0, open);
+    }
+    const long count = number(entry).value_or(0);
+    if (times < 1 || times > kMost || count < 1 || count > kMost) return std::nullopt;
+    passed += times;
+    if (at < passed) return static_cast<int>(count);
+  }
+  return std::nullopt;
+}
+
+Result<WorkerIdentity> identify(const Lookup& environment, const AncestorLookup& ancestor) {
   const std::vector<EngineReport> reports = read_engines(environment);
   const bool has_rank = !text_of(environment, "RANK").empty();
   const bool has_size = !text_of(environment, "WORLD_SIZE").empty();
@@ -314,9 +327,9 @@ Result<Identity> identify(const Lookup& environment, const AncestorLookup& ances
     if (!report) return report.error();
     return from_engine(*report, environment, ancestor);
   }
-  Result<Identity> identity = from_agent(environment);
-  if (identity) return identity;
-  Error error = identity.error();
+  Result<WorkerIdentity> self = from_environment(environment);
+  if (self) return self;
+  Error error = self.error();
   if (has_rank != has_size && !reports.empty()) {
     error.message += std::string("; or unset ") + (has_rank ? "RANK" : "WORLD_SIZE") +
                      ", and the variables of " + std::string(reports.front().engine) + " count";

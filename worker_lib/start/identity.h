@@ -2,11 +2,9 @@
 // one launcher.
 //
 //   1. RANK, WORLD_SIZE, ... of drun, torchrun or a person, if one of these two is set: an agent
-//   may
-//      itself have been started by an engine.
+//      may itself have been started by an engine.
 //   2. Those of Open MPI, Hydra (MPICH, Intel MPI) and Slurm (within a step), in this order: if two
-//   are
-//      nested, mpirun is the inner one, and srun has started its daemons.
+//      are nested, mpirun is the inner one, and srun has started its daemons.
 //
 // A set must be complete, or be a part of an outer complete one: `srun --mpi=pmix` and `--mpi=pmi2`
 // set a rank in separate variables and the rest in Slurm's. An incomplete set is an error, and so
@@ -30,59 +28,16 @@
 
 namespace drun::worker {
 
-// --- The identity according to one engine's variables, complete or in part
-//
-// Source: mpirun(1), the proxies of Hydra (PMI_*, MPI_LOCAL*), srun(1).
-
-struct Numbers {
-  std::optional<int> rank = std::nullopt;
-  std::optional<int> size = std::nullopt;
-  std::optional<int> local_rank = std::nullopt;
-  std::optional<int> local_size = std::nullopt;
-  bool operator==(const Numbers&) const = default;
-};
-
-struct EngineReport {
-  std::string_view engine;  // "Open MPI"
-  bool is_mpi = true;       // an MPI launcher, which may run inside Slurm
-  Numbers told = {};
-  std::string missing = "";  // "PMI_SIZE, MPI_LOCALRANKID"; empty: nothing
-  std::string wrong = "";    // the first invalid variable, as a sentence
-  // The engine's name of this job, the same on all nodes; empty: none.
-  std::string job = "";
-  int node_rank = 0;
-  int node_count = 1;
-
-  bool is_whole() const { return missing.empty() && wrong.empty(); }
-};
-
-// The engines that have set any variable, innermost first.
-std::vector<EngineReport> read_engines(const Lookup& environment);
-
-// True in a batch script or an allocation's shell: Slurm started the job here, but not this
-// process.
-bool is_outside_slurm_step(const Lookup& environment);
-
 // The entry of node `at` in a list like "2(x3),1". Absent if the list is invalid or too short.
 std::optional<int> entry_of_counts(std::string_view list, int at);
 
-// --- The identity of this process
-
 constexpr std::uint16_t kFirstDerivedPort = 61440;
 constexpr std::uint16_t kDerivedPorts = 4096;
-
-struct Identity {
-  WorkerIdentity self;
-  // The source: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm".
-  std::string source = "";
-  bool is_on_one_node = true;  // all ranks, as far as the source shows
-  bool operator==(const Identity&) const = default;
-};
 
 // The process id of the nearest ancestor that runs this program; absent: none. Nothing else
 // distinguishes two jobs of Hydra.
 using AncestorLookup = std::function<std::optional<int>(std::string_view program)>;
 
-Result<Identity> identify(const Lookup& environment, const AncestorLookup& ancestor);
+Result<WorkerIdentity> identify(const Lookup& environment, const AncestorLookup& ancestor);
 
 }  // namespace drun::worker

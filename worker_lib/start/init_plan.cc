@@ -78,9 +78,6 @@ Result<InitMethod> parse_init_method(std::string_view whole) {
   return method;
 }
 
-}  // namespace drun::worker
-
-namespace drun::worker {
 namespace {
 
 using Overlay = std::map<std::string, std::string, std::less<>>;
@@ -122,8 +119,8 @@ Overlay explicit_store(const InitOptions& options, const InitMethod& method,
 
 // The rank that the caller names. What else the environment tells belongs to it only if it tells
 // the same rank.
-Result<Identity> named_by_caller(const Overlay& rank, const Overlay& store,
-                                 const Lookup& environment, const AncestorLookup& ancestor) {
+Result<WorkerIdentity> named_by_caller(const Overlay& rank, const Overlay& store,
+                                       const Lookup& environment, const AncestorLookup& ancestor) {
   Overlay all = store;
   all.insert(rank.begin(), rank.end());
   for (const char* others : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
@@ -131,18 +128,16 @@ Result<Identity> named_by_caller(const Overlay& rank, const Overlay& store,
     all[others] = "";
   }
   all["ROLE_NAME"] = "default";
-  const Result<WorkerIdentity> self = from_environment(laid_over(all, environment));
-  if (!self) return self.error();
-  Result<Identity> told = identify(laid_over(store, environment), ancestor);
-  if (told && told->self.rank == self->rank &&
-      told->self.world.world_size == self->world.world_size) {
-    return told;
-  }
-  return Identity{.self = *self, .source = "InitOptions"};
+  Result<WorkerIdentity> self = from_environment(laid_over(all, environment));
+  if (!self) return self;
+  Result<WorkerIdentity> told = identify(laid_over(store, environment), ancestor);
+  const bool is_same =
+      told && told->rank == self->rank && told->world.world_size == self->world.world_size;
+  return is_same ? told : self;
 }
 
-Result<Identity> find_identity(const InitOptions& options, const InitMethod& method,
-                               const Lookup& environment, const AncestorLookup& ancestor) {
+Result<WorkerIdentity> find_identity(const InitOptions& options, const InitMethod& method,
+                                     const Lookup& environment, const AncestorLookup& ancestor) {
   const Overlay rank = explicit_rank(options, method);
   const Overlay store = explicit_store(options, method, environment);
   if (rank.size() == 2) return named_by_caller(rank, store, environment, ancestor);
@@ -153,7 +148,7 @@ Result<Identity> find_identity(const InitOptions& options, const InitMethod& met
   }
   if (options.store)
     return unusable_options("a store that you pass needs rank and world_size in InitOptions");
-  Result<Identity> told = identify(laid_over(store, environment), ancestor);
+  Result<WorkerIdentity> told = identify(laid_over(store, environment), ancestor);
   if (told || store.empty()) return told;
   return with_context(told.error(), "init_method \"" + options.init_method +
                                         "\" needs ?rank=R&world_size=N, or an environment that "
@@ -171,9 +166,9 @@ Result<InitPlan> plan_init(const InitOptions& options, const Lookup& environment
     return unusable_options("InitOptions::timeout of " + std::to_string(options.timeout.count()) +
                             " ms leaves no time; give at least 1 ms");
   }
-  const Result<Identity> identity = find_identity(options, *method, environment, ancestor);
-  if (!identity) return identity.error();
-  InitPlan plan{.self = identity->self, .identity_source = identity->source};
+  const Result<WorkerIdentity> self = find_identity(options, *method, environment, ancestor);
+  if (!self) return self.error();
+  InitPlan plan{.self = *self};
   const World& world = plan.self.world;
   if (method->file_path) {
     plan.file_path = *method->file_path;

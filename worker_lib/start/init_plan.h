@@ -42,9 +42,6 @@ struct InitPlan {
   bool hosts_store = false;
   // For file://: the file of the store. Empty otherwise.
   std::string file_path = "";
-  // The source of the rank: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm",
-  // "InitOptions".
-  std::string identity_source = "";
   bool operator==(const InitPlan&) const = default;
 };
 

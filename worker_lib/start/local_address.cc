@@ -22,8 +22,21 @@ struct AddressesDeleter {
 struct InterfacesDeleter {
   void operator()(ifaddrs* list) const { freeifaddrs(list); }
 };
+using Interfaces = std::unique_ptr<ifaddrs, InterfacesDeleter>;
 
-Result<LocalAddress> numeric(const sockaddr* address, socklen_t size) {
+// Null, with errno, if they cannot be listed.
+Interfaces list_interfaces() {
+  ifaddrs* found = nullptr;
+  return Interfaces(getifaddrs(&found) == 0 ? found : nullptr);
+}
+
+int family_of(const ifaddrs& interface) {
+  return interface.ifa_addr == nullptr ? AF_UNSPEC : interface.ifa_addr->sa_family;
+}
+
+// An IPv4 or IPv6 address.
+Result<LocalAddress> numeric(const sockaddr* address) {
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   std::array<char, NI_MAXHOST> text{};
   const int failed =
       getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
@@ -50,7 +63,7 @@ Result<LocalAddress> route_to(const addrinfo& target) {
   const int error_number = errno;
   close(fd);
   if (!is_routed) return Error{ErrorCode::Unreachable, system_message(error_number)};
-  return numeric(reinterpret_cast<const sockaddr*>(&local), size);
+  return numeric(reinterpret_cast<const sockaddr*>(&local));
 }
 
 }  // namespace
@@ -75,25 +88,29 @@ Result<LocalAddress> address_towards(const std::string& host, std::uint16_t port
 }
 
 Result<LocalAddress> address_of_interface(const std::string& name) {
-  ifaddrs* found = nullptr;
-  if (getifaddrs(&found) != 0) return system_error("list network interfaces", errno);
-  const std::unique_ptr<ifaddrs, InterfacesDeleter> list(found);
+  const Interfaces list = list_interfaces();
+  if (!list) return system_error("list network interfaces", errno);
+  std::set<std::string> names;
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* each = list.get(); each != nullptr; each = each->ifa_next) {
-      if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family) continue;
-      if (name != each->ifa_name) continue;
-      return numeric(each->ifa_addr,
-                     family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      names.insert(each->ifa_name);
+      if (family_of(*each) == family && name == each->ifa_name) return numeric(each->ifa_addr);
     }
-  }
-  std::set<std::string> names;
-  for (const ifaddrs* each = list.get(); each != nullptr; each = each->ifa_next) {
-    names.insert(each->ifa_name);
   }
   std::string there;
   for (const std::string& each : names) there += (there.empty() ? "" : ", ") + each;
   return Error{ErrorCode::Usage,
                "network interface \"" + name + "\" has no address; there are: " + there};
+}
+
+std::string interface_with(const std::string& address) {
+  const Interfaces list = list_interfaces();
+  for (const ifaddrs* each = list.get(); each != nullptr; each = each->ifa_next) {
+    if (family_of(*each) != AF_INET && family_of(*each) != AF_INET6) continue;
+    const Result<LocalAddress> own = numeric(each->ifa_addr);
+    if (own && own->text == address) return each->ifa_name;
+  }
+  return "";
 }
 
 }  // namespace drun::worker

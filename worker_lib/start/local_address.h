@@ -23,4 +23,7 @@ Result<LocalAddress> address_towards(const std::string& host, std::uint16_t port
 // interfaces.
 Result<LocalAddress> address_of_interface(const std::string& name);
 
+// The interface with this numeric address; empty: none.
+std::string interface_with(const std::string& address);
+
 }  // namespace drun::worker

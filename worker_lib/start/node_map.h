@@ -2,9 +2,10 @@
 // the same network namespace, so that they can connect over loopback and pass memory to each other.
 //
 // Blocks:  until all ranks have published their place, or the deadline.
-// Errors:  WorkerError of the store; System.
+// Errors:  as gather_texts.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "drun/backend.h"
@@ -20,6 +21,7 @@ struct RankPlace {
 };
 
 // The place of each rank. Each rank sends one request; rank 0 sends one more per other rank.
-std::vector<RankPlace> map_nodes(KeyStore& store, int rank, int size, Deadline deadline);
+std::vector<RankPlace> map_nodes(const std::shared_ptr<KeyStore>& store, int rank, int size,
+                                 Deadline deadline);
 
 }  // namespace drun::worker

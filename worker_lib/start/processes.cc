@@ -1,7 +1,7 @@
 #include "worker_lib/start/processes.h"
 
-#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +12,6 @@
 #include <sstream>
 #include <string>
 #include <system_error>
-
-#include "worker_lib/base/unix_socket.h"
 
 namespace drun::worker {
 namespace {
@@ -104,7 +102,7 @@ PeerProcesses::PeerProcesses(const std::vector<ProcessName>& processes) : fds_(p
     const ProcessName& process = processes[rank];
     const bool is_seen = process.pid != 0 && process.pid_namespace == own.pid_namespace;
     if (!is_seen || process == own) continue;
-    UniqueFd fd = shm::watch_process(static_cast<pid_t>(process.pid));
+    UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(process.pid), 0)));
     // It may have ended before; then the pid is free or another process's.
     if (fd && start_of("/proc/" + std::to_string(process.pid)) == process.started)
       fds_[rank] = std::move(fd);
@@ -114,23 +112,6 @@ PeerProcesses::PeerProcesses(const std::vector<ProcessName>& processes) : fds_(p
 int PeerProcesses::fd(int world_rank) const {
   const auto at = static_cast<std::size_t>(world_rank);
   return world_rank >= 0 && at < fds_.size() && fds_[at] ? fds_[at].get() : -1;
-}
-
-std::optional<int> PeerProcesses::ended(const std::vector<int>& world_ranks,
-                                        std::chrono::milliseconds time) const {
-  std::vector<pollfd> waiting;
-  std::vector<int> ranks;
-  for (const int rank : world_ranks) {
-    if (fd(rank) < 0) continue;
-    waiting.push_back({.fd = fd(rank), .events = POLLIN, .revents = 0});
-    ranks.push_back(rank);
-  }
-  if (waiting.empty() || poll(waiting.data(), waiting.size(), static_cast<int>(time.count())) <= 0)
-    return std::nullopt;
-  for (std::size_t i = 0; i < waiting.size(); ++i) {
-    if (waiting[i].revents != 0) return ranks[i];
-  }
-  return std::nullopt;
 }
 
 }  // namespace drun::worker

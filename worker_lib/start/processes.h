@@ -5,7 +5,6 @@
 // Thread:  any; of PeerProcesses, once constructed.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -46,9 +45,6 @@ class PeerProcesses {
   // A descriptor that becomes readable when that rank's process ends; -1: not watched. Owned by
   // this.
   int fd(int world_rank) const;
-  // The first of these ranks that has ended; waits for one for up to `time`.
-  std::optional<int> ended(const std::vector<int>& world_ranks,
-                           std::chrono::milliseconds time) const;
 
  private:
   std::vector<UniqueFd> fds_;

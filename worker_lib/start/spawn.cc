@@ -92,7 +92,7 @@ struct Pipe {
 struct ChildEnd {
   std::optional<int> exit_code = std::nullopt;
   std::optional<int> signal = std::nullopt;
-  std::string words = "";  // its final message (Children::Say); empty: none
+  std::string words = "";  // its final message; empty: none
 
   bool is_failure() const { return exit_code != 0; }
 };
@@ -104,8 +104,8 @@ void flush_all() {
 
 class Children {
  public:
-  // A child can call it once to pass a final message of up to 4 KiB to the parent.
-  using Say = std::function<void(const std::string& words)>;
+  // Returns the final message of a child that fails, up to 4 KiB; absent: it succeeds.
+  using Body = std::function<std::optional<std::string>()>;
 
   Children() = default;
   ~Children() {
@@ -117,8 +117,8 @@ class Children {
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
-  // Starts a child that runs `body`, which must not throw, and exits with its result.
-  void start(const std::function<int(const Say& say)>& body) {
+  // Starts a child that runs `body`, which must not throw, and exits with 0 or 1.
+  void start(const Body& body) {
     Pipe words(O_NONBLOCK);
     children_.reserve(children_.size() + 1);
     const pid_t parent = getpid();
@@ -186,19 +186,18 @@ class Children {
     std::optional<ChildEnd> end;
   };
 
-  [[noreturn]] static void run_child(pid_t parent, int words,
-                                     const std::function<int(const Say& say)>& body) {
+  [[noreturn]] static void run_child(pid_t parent, int words, const Body& body) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);  // it had ended before
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null >= 0) dup2(null, STDIN_FILENO);
-    const int code = body([words](const std::string& text) {
-      // Up to PIPE_BUF a write is whole, and this pipe is empty.
-      const std::size_t size_bytes = std::min<std::size_t>(text.size(), PIPE_BUF);
-      if (write(words, text.data(), size_bytes) < 0) return;
-    });
+    const std::optional<std::string> failure = body();
     flush_all();
-    _exit(code);
+    if (!failure) _exit(0);
+    // Up to PIPE_BUF a write is whole, and this pipe is empty.
+    const std::size_t bytes = std::min<std::size_t>(failure->size(), PIPE_BUF);
+    [[maybe_unused]] const ssize_t told = write(words, failure->data(), bytes);
+    _exit(1);
   }
 
   static int poll_ms(std::optional<Clock::time_point> deadline) {
@@ -294,12 +293,13 @@ std::string last_words(const WordsHead& head, const std::string& message) {
   return std::string(reinterpret_cast<const char*>(&head), sizeof head) + message;
 }
 
-int run_body(const std::function<void(int rank)>& body, int rank, const Children::Say& say) {
+// The report if the body throws.
+std::optional<std::string> run_body(const std::function<void(int rank)>& body, int rank) {
   std::string message;
   WordsHead head;
   try {
     body(rank);
-    return 0;
+    return std::nullopt;
   } catch (const std::exception& error) {
     tell(error, message);
     const auto* failure = dynamic_cast<const WorkerError*>(&error);
@@ -309,8 +309,7 @@ int run_body(const std::function<void(int rank)>& body, int rank, const Children
     message = "an exception that is not a std::exception";
   }
   head.at = Clock::now().time_since_epoch().count();
-  say(last_words(head, message));
-  return 1;
+  return last_words(head, message);
 }
 
 struct Failure {
@@ -378,11 +377,11 @@ void spawn(const std::function<void(int rank)>& body, int process_count,
   Children ranks;
   Gate gate;
   for (int rank = 0; rank < process_count; ++rank) {
-    ranks.start([&](const Children::Say& say) {
+    ranks.start([&]() -> std::optional<std::string> {
       const std::optional<std::uint16_t> port = gate.wait();
-      if (!port) return 1;
+      if (!port) return "";
       set_environment(rank, process_count, *port);
-      return run_body(body, rank, say);
+      return run_body(body, rank);
     });
   }
   const worker::OpenStore store = worker::host_store_on_any_port();  // its thread comes after fork

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "drun/error.h"
+#include "rendezvous/base/bytes.h"
 #include "rendezvous/base/result.h"
 
 namespace drun::worker {
@@ -98,7 +98,7 @@ void FileLog::read_at(std::uint64_t at, void* data, std::size_t size_bytes) {
     const ssize_t count = pread(fd_.get(), bytes, size_bytes, static_cast<off_t>(at));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_to("read", path_);
-    if (count == 0) fail(Kind::Store, "the store's file " + path_ + " has been cut short");
+    if (count == 0) fail_damaged();
     bytes += count;
     at += static_cast<std::uint64_t>(count);
     size_bytes -= static_cast<std::size_t>(count);
@@ -121,70 +121,58 @@ void FileLog::write_at(std::uint64_t at, const void* data, std::size_t size_byte
 std::uint64_t FileLog::read_size() {
   struct stat file {};
   if (fstat(fd_.get(), &file) != 0) fail_to("read", path_);
+  const auto file_bytes = static_cast<std::uint64_t>(file.st_size);
+  std::array<char, kHeader> header{};
+  const std::string_view there(header.data(), std::min(file_bytes, kHeader));
+  read_at(0, header.data(), there.size());
+  if (there.substr(0, kMagic.size()) != kMagic.substr(0, there.size()))
+    fail(Kind::Store, path_ + " is not a file of drun's store; choose another path");
   std::uint64_t size_bytes = 0;
-  // Less than a header: empty, or its first writer died.
-  if (file.st_size < static_cast<off_t>(kHeader)) {
-    std::array<char, kHeader> begun{};
-    read_at(0, begun.data(), static_cast<std::size_t>(file.st_size));
-    const std::string_view there(begun.data(), static_cast<std::size_t>(file.st_size));
-    if (there.substr(0, kMagic.size()) != kMagic.substr(0, there.size())) {
-      fail(Kind::Store, path_ + " is not a file of drun's store; choose another path");
-    }
+  if (there.size() < kHeader) {  // empty, or its first writer died
     write_at(0, kMagic.data(), kMagic.size());
     write_at(kMagic.size(), &size_bytes, sizeof size_bytes);
     return 0;
   }
-  std::array<char, kMagic.size()> magic{};
-  read_at(0, magic.data(), magic.size());
-  if (std::string_view(magic.data(), magic.size()) != kMagic) {
-    fail(Kind::Store, path_ + " is not a file of drun's store; choose another path");
-  }
-  read_at(kMagic.size(), &size_bytes, sizeof size_bytes);
+  std::memcpy(&size_bytes, &header[kMagic.size()], sizeof size_bytes);
+  if (size_bytes < end_ || size_bytes > std::min(kMostFileBytes, file_bytes - kHeader))
+    fail_damaged();
   return size_bytes;
 }
 
 void FileLog::read_new(const OnRecord& on_record) {
   const std::uint64_t size_bytes = read_size();
-  const auto damaged = [this] {
-    fail(Kind::Store, "the store's file " + path_ + " is damaged; remove it");
-  };
-  if (size_bytes < end_ || size_bytes > kMostFileBytes) damaged();
-  while (end_ < size_bytes) {
-    std::array<std::uint32_t, 2> sizes{};
-    if (size_bytes - end_ < sizeof sizes) damaged();
-    read_at(kHeader + end_, sizes.data(), sizeof sizes);
-    const std::uint64_t record_bytes = sizeof sizes + std::uint64_t{sizes[0]} + sizes[1];
-    if (sizes[0] > kMostKeyBytes || sizes[1] > kMostValueBytes ||
-        record_bytes > size_bytes - end_) {
-      damaged();
-    }
-    std::string key(sizes[0], '\0');
-    std::string value(sizes[1], '\0');
-    read_at(kHeader + end_ + sizeof sizes, key.data(), key.size());
-    read_at(kHeader + end_ + sizeof sizes + key.size(), value.data(), value.size());
-    end_ += record_bytes;
+  std::string bytes(size_bytes - end_, '\0');
+  read_at(kHeader + end_, bytes.data(), bytes.size());
+  ByteReader reader(bytes);
+  while (!reader.at_end()) {
+    std::string key(reader.text(kMostKeyBytes));
+    std::string value(reader.text(kMostValueBytes));
+    if (reader.failed()) fail_damaged();
     on_record(std::move(key), std::move(value));
   }
+  end_ = size_bytes;
 }
 
 void FileLog::append(const std::string& key, const std::string& value) {
-  const std::array<std::uint32_t, 2> sizes = {static_cast<std::uint32_t>(key.size()),
-                                              static_cast<std::uint32_t>(value.size())};
-  const std::uint64_t record_bytes = sizeof sizes + key.size() + value.size();
+  std::string record;
+  ByteWriter writer(record);
+  writer.text(key);
+  writer.text(value);
   if (key.size() > kMostKeyBytes || value.size() > kMostValueBytes ||
-      end_ + record_bytes > kMostFileBytes) {
+      end_ + record.size() > kMostFileBytes) {
     fail(Kind::Store, "a key of " + std::to_string(key.size()) + " and a value of " +
                           std::to_string(value.size()) +
                           " bytes are too much for the store's file " + path_ +
                           "; keep large things elsewhere");
   }
-  std::string record(reinterpret_cast<const char*>(sizes.data()), sizeof sizes);
-  record += key;
-  record += value;
   write_at(kHeader + end_, record.data(), record.size());
-  const std::uint64_t size_bytes = end_ + record_bytes;
+  const std::uint64_t size_bytes = end_ + record.size();
   write_at(kMagic.size(), &size_bytes, sizeof size_bytes);  // counts from here on
   end_ = size_bytes;
+}
+
+void FileLog::fail_damaged() const {
+  fail(Kind::Store, "the store's file " + path_ + " is damaged; remove it");
 }
 
 void FileLog::remove_file() noexcept { unlink(path_.c_str()); }

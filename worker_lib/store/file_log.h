@@ -1,12 +1,12 @@
 // edge. A file of records that several processes append to. All of them read the records in the
 // same order.
 //
-//   "drun store file" 0x0A | bytes of records | record ...     record: key size, value size, key,
-//                                                              value; sizes of 4 bytes
+//   "drun store file" 0x0A | bytes of records | record ...   record: size, key, size, value; sizes
+//                                                            of 4 bytes, little-endian
 //
-// Numbers have this machine's byte order. Bytes beyond the counted ones belong to an incomplete
-// record of a writer that died, and are overwritten.
-// Errors:  WorkerError: Timeout for the lock; Store for a file that is not of this kind, is damaged
+// The number of bytes has this machine's byte order. Bytes beyond the counted ones belong to an
+// incomplete record of a writer that died, and are overwritten. Errors:  WorkerError: Timeout for
+// the lock; Store for a file that is not of this kind, is damaged
 //          or full; System.
 #pragma once
 
@@ -44,6 +44,7 @@ class FileLog {
   std::uint64_t read_size();
   void read_at(std::uint64_t at, void* data, std::size_t size_bytes);
   void write_at(std::uint64_t at, const void* data, std::size_t size_bytes);
+  [[noreturn]] void fail_damaged() const;
 
   std::string path_;
   UniqueFd fd_;

@@ -11,6 +11,7 @@
 #include "drun/error.h"
 #include "drun/key_store.h"
 #include "rendezvous/store/client.h"
+#include "worker_lib/base/deadline.h"
 
 namespace drun {
 namespace {
@@ -89,7 +90,7 @@ class TcpKeyStore final : public KeyStore {
       std::unique_ptr<StoreClient>& client = store_.connections_[place_];
       if (!client) {
         StoreClient::Options options = store_.options_;
-        options.timeout = left();
+        options.timeout = worker::left_until(deadline_);
         auto connected = StoreClient::connect(options);
         if (!connected) {
           store_.give_back(place_);
@@ -97,7 +98,7 @@ class TcpKeyStore final : public KeyStore {
         }
         client = std::make_unique<StoreClient>(*std::move(connected));
       }
-      client->set_timeout(left());
+      client->set_timeout(worker::left_until(deadline_));
     }
     ~Turn() { store_.give_back(place_); }
     Turn(const Turn&) = delete;
@@ -105,10 +106,6 @@ class TcpKeyStore final : public KeyStore {
 
     StoreClient& client() const { return *store_.connections_[place_]; }
     bool is_on_first() const { return place_ == 0; }
-    Milliseconds left() const {
-      const auto left = std::chrono::ceil<Milliseconds>(deadline_ - Clock::now());
-      return std::max(left, Milliseconds(1));
-    }
     // A late answer has closed the connection; the next operation opens another one.
     [[noreturn]] void raise_silent(const Error& error) const {
       if (error.code == ErrorCode::Timeout) store_.connections_[place_].reset();

@@ -100,6 +100,9 @@ struct BackendFailure : std::runtime_error {
         kind(what_kind),
         peer(which_peer),
         has_peer_ended(peer_has_ended) {}
+  // Not caused by one rank.
+  BackendFailure(WorkerError::Kind what_kind, const std::string& message)
+      : BackendFailure(what_kind, std::nullopt, message) {}
   WorkerError::Kind kind;
   std::optional<int> peer;
   // For PeerLost: tell_lost has named the peer. If false, the group determines whether the peer's
@@ -199,6 +202,9 @@ class Backend {
 
   // The ranks whose end this process can detect itself. Valid for the backend's lifetime.
   virtual std::vector<Lifeline> lifelines() const { return {}; }
+  // Whether this backend detects the end of another rank itself, in order with what that rank has
+  // sent. If not, the group also tells it the ends that the kernel reports: of ranks on this node.
+  virtual bool detects_ends() const { return true; }
   // That rank's process has ended: fails operations that still need it. It is not a failure if the
   // rank had already done its part of an operation.
   virtual void tell_lost(int rank) noexcept { static_cast<void>(rank); }

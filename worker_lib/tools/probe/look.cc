@@ -1,6 +1,5 @@
 #include "worker_lib/tools/probe/look.h"
 
-#include <ifaddrs.h>
 #include <netdb.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -38,28 +37,6 @@ std::optional<std::uint64_t> soft_limit(__rlimit_resource resource) {
   return limit.rlim_cur;
 }
 
-struct InterfacesDeleter {
-  void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
-
-// Which one has `address`; empty: none.
-std::string interface_of(const std::string& address) {
-  ifaddrs* found = nullptr;
-  if (getifaddrs(&found) != 0) return "";
-  const std::unique_ptr<ifaddrs, InterfacesDeleter> list(found);
-  for (const ifaddrs* each = list.get(); each != nullptr; each = each->ifa_next) {
-    const int family = each->ifa_addr == nullptr ? AF_UNSPEC : each->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    std::array<char, NI_MAXHOST> text{};
-    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (getnameinfo(each->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) ==
-            0 &&
-        address == text.data())
-      return each->ifa_name;
-  }
-  return "";
-}
-
 int mtu_of(const std::string& interface) {
   const std::string text = first_line("/sys/class/net/" + interface + "/mtu");
   return text.empty() || text.find_first_not_of("0123456789") != text.npos || text.size() > 9
@@ -84,7 +61,7 @@ Result<void> look_at_network(NodeFacts& facts, const std::string& master, std::u
       wanted.empty() ? worker::address_towards(master, port) : worker::address_of_interface(wanted);
   if (!address) return address.error();
   facts.address = address->text;
-  facts.network = wanted.empty() ? interface_of(address->text) : wanted;
+  facts.network = wanted.empty() ? worker::interface_with(address->text) : wanted;
   // All of 127.0.0.0/8 is the loopback's, whose list has the first of it alone.
   if (facts.network.empty() && address->is_loopback) facts.network = "lo";
   if (!facts.network.empty()) facts.mtu = mtu_of(facts.network);

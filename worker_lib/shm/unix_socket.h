@@ -1,5 +1,5 @@
-// edge. Unix sockets in the abstract namespace: short messages with descriptors, and the identity
-// of the peer.
+// edge. Unix sockets in the abstract namespace: short messages with descriptors, and the user of
+// the peer.
 //
 // Errors:  functions that return a descriptor or an optional return none on failure and set errno.
 // Thread:  any.
@@ -25,13 +25,8 @@ UniqueFd listen_at(const std::string& name, int backlog);
 UniqueFd accept_from(int listener);
 UniqueFd connect_to(const std::string& name, Deadline deadline);
 
-struct Peer {
-  pid_t pid = 0;  // 0: not visible from here
-  uid_t uid = 0;
-};
-std::optional<Peer> peer_of(int socket);
-// Becomes readable when that process ends. Empty if the system does not support it.
-UniqueFd watch_process(pid_t pid);
+// The user of the process that connected to the socket or listens at it.
+std::optional<uid_t> peer_user(int socket);
 
 // Sends one message with up to two descriptors. False if the peer has closed or does not read.
 bool send_message(int socket, std::string_view text, const std::vector<int>& fds = {});

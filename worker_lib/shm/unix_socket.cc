@@ -1,9 +1,8 @@
-#include "worker_lib/base/unix_socket.h"
+#include "worker_lib/shm/unix_socket.h"
 
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -54,7 +53,7 @@ UniqueFd new_socket(int flags) {
 std::string random_name() {
   std::array<unsigned char, 16> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+    throw BackendFailure(WorkerError::Kind::System,
                          std::string("no random numbers: ") + std::strerror(errno));
   }
   std::string name = "drun-";
@@ -92,16 +91,11 @@ UniqueFd connect_to(const std::string& name, Deadline deadline) {
   return fd;
 }
 
-std::optional<Peer> peer_of(int socket) {
+std::optional<uid_t> peer_user(int socket) {
   ucred who{};
   socklen_t size = sizeof who;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return std::nullopt;
-  return Peer{.pid = who.pid, .uid = who.uid};
-}
-
-UniqueFd watch_process(pid_t pid) {
-  if (pid <= 0) return {};
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  return who.uid;
 }
 
 bool send_message(int socket, std::string_view text, const std::vector<int>& fds) {
