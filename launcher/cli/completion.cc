@@ -5,6 +5,7 @@
 #include <cctype>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/completion_scripts.h"
 
 namespace drun {
@@ -210,9 +211,7 @@ bool is_plain_name(std::string_view name) {
 }
 
 std::string tcsh_list(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return "(" + text + ")";
+  return "(" + joined(words, " ") + ")";
 }
 
 // complete(1): "c/--/LIST/" completes words with this prefix, "n/WORD/LIST/" the word after WORD.

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/facts/files.h"
@@ -11,12 +12,6 @@ namespace drun {
 namespace {
 
 using Value = KnownOption::Value;
-
-std::string joined(const std::vector<std::string>& values) {
-  std::string all;
-  for (const std::string& value : values) all += (all.empty() ? "" : ",") + value;
-  return all;
-}
 
 }  // namespace
 
@@ -160,7 +155,7 @@ Result<void> OptionTable::take(const ConfigEntry& entry) {
   } else if (option->may_be_repeated()) {
     for (const std::string& value : entry.values) take_value(*option, source, value);
   } else {
-    take_value(*option, source, joined(entry.values));
+    take_value(*option, source, joined(entry.values, ","));
   }
   return {};
 }

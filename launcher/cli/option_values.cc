@@ -18,8 +18,9 @@
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
+#include "agent/numbers.h"
+#include "launcher/base/text.h"
 #include "rendezvous/base/signal_names.h"
-#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -29,11 +30,7 @@ Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)
 // Parses all of `text` as a number, without a '+' sign.
 template <typename Number>
 std::optional<Number> number(std::string_view text) {
-  text = trimmed(text);
-  Number value{};
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return agent::whole_number<Number>(trimmed(text));
 }
 
 struct Range {
@@ -66,12 +63,9 @@ Result<T> one_of(std::string_view text, WordList<T> words) {
   std::string lower(trimmed(text));
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  std::string names;
-  for (const Word<T>& each : words) {
+  for (const Word<T>& each : words)
     if (each.word == lower) return each.value;
-    names += (names.empty() ? "" : ", ") + std::string(each.word);
-  }
-  return bad("expected one of " + names);
+  return bad("expected one of " + joined(words, ", ", &Word<T>::word));
 }
 
 template <typename T>

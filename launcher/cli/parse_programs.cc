@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/option_values.h"
 
 namespace drun {
@@ -249,9 +250,9 @@ Result<void> take_app_file(Options& options, const Arguments& arguments, std::st
 
 Result<std::vector<std::vector<std::string>>> parse_app_file(std::string_view text) {
   std::vector<Words> lines;
-  for (int number = 1; !text.empty(); ++number) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  int number = 0;
+  for (std::string_view line : lines_of(text)) {
+    ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::size_t begin = line.find_first_not_of(" \t");
     if (begin == line.npos || line[begin] == '#') continue;

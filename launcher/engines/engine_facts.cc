@@ -1,16 +1,13 @@
 #include "launcher/engines/engine_facts.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "agent/numbers.h"
 
 namespace drun::engines {
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, ec] = std::from_chars(text.data(), last, value);
-  if (text.empty() || text.front() == '-' || ec != std::errc() || end != last) return std::nullopt;
-  return value;
+  return text.starts_with('-') ? std::nullopt : agent::whole_number<std::int64_t>(text);
 }
 
 std::string shown(const EngineFact<std::string>& told) {

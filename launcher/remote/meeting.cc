@@ -49,15 +49,9 @@ bool is_bridge(std::string_view interface) {
 
 // Returns "10.0.0.1" for "10.0.0.7 50022 10.0.0.1 22".
 std::string server_of(std::string_view ssh_connection) {
-  std::vector<std::string> words(1);
-  for (const char c : ssh_connection) {
-    if (c == ' ')
-      words.emplace_back();
-    else
-      words.back() += c;
-  }
+  const std::vector<std::string_view> words = split(ssh_connection, ' ');
   if (words.size() != 4) return {};
-  return words[2].starts_with("::ffff:") ? words[2].substr(7) : words[2];
+  return std::string(words[2].starts_with("::ffff:") ? words[2].substr(7) : words[2]);
 }
 
 std::string without_zone(const std::string& address) {
