@@ -23,8 +23,8 @@ int show(const ShowText& text) {
   return text.exit_code;
 }
 
-int refuse(const std::string& invoked_as, const Error& error) {
-  std::fputs(error_text(invoked_as.substr(invoked_as.rfind('/') + 1), error).c_str(), stderr);
+int refuse(const std::string& command, const Error& error) {
+  std::fputs(error_text(command, error).c_str(), stderr);
   return exit_code(error, ExitCodeStyle::Drun);
 }
 
@@ -37,7 +37,7 @@ std::optional<std::string> own_variable(std::string_view name) {
 // collect them. An agent of --hosts does so when it has the directory and the variables of its job.
 int run(const std::vector<std::string>& argv) {
   const Result<Command> command = parse_command_line(argv, own_variable);
-  if (!command) return refuse(argv.empty() ? "drun" : argv.front(), command.error());
+  if (!command) return refuse(command_name(argv), command.error());
   return std::visit(Overloaded{
                         [](const ShowText& text) { return show(text); },
                         [](const StoreCommand& store) { return serve_store(store); },

@@ -25,10 +25,11 @@ bool looks_like_option(std::string_view word) {
 // Parses the words up to the program.
 class Splitter {
  public:
-  Splitter(std::span<const std::string> words, std::span<const KnownOption> known)
-      : words_(words), known_(known) {}
+  Splitter(std::span<const std::string> words, std::span<const KnownOption> known,
+           Operands operands)
+      : words_(words), known_(known), operands_(operands) {}
 
-  Result<Arguments> run(Operands operands) {
+  Result<Arguments> run() {
     while (!words_.empty()) {
       const std::string_view word = words_.front();
       if (word == "--") {
@@ -36,7 +37,7 @@ class Splitter {
         break;
       }
       const bool is_option = word.size() > 1 && word[0] == '-';
-      if (!is_option && operands == Operands::Program) break;
+      if (!is_option && operands_ == Operands::Program) break;
       words_ = words_.subspan(1);
       if (!is_option) {
         result_.operands.emplace_back(word);
@@ -45,7 +46,7 @@ class Splitter {
       const Result<void> read = option(word);
       if (!read) return read.error();
     }
-    if (operands == Operands::Anywhere) {
+    if (operands_ == Operands::Anywhere) {
       result_.operands.insert(result_.operands.end(), words_.begin(), words_.end());
     } else if (!words_.empty()) {
       result_.program = words_.front();
@@ -162,7 +163,9 @@ class Splitter {
     if (nearest == nullptr) nearest = longest_common_prefix(name);
     if (nearest != nullptr)
       return usage(message + "; did you mean " + std::string(nearest->name) + "?");
-    return usage(message + "; options of the program must follow the program");
+    return usage(message + (operands_ == Operands::Program
+                                ? "; options of the program must follow the program"
+                                : "; --help lists the options"));
   }
 
   // The option with the longest common prefix: --nproc-per-node for --nprocs.
@@ -192,6 +195,7 @@ class Splitter {
 
   std::span<const std::string> words_;
   std::span<const KnownOption> known_;
+  Operands operands_;
   Arguments result_;
 };
 
@@ -281,7 +285,7 @@ std::string_view counterpart(std::string_view option) {
 
 Result<Arguments> split_arguments(std::span<const std::string> words,
                                   std::span<const KnownOption> known, Operands operands) {
-  return Splitter(words, known).run(operands);
+  return Splitter(words, known, operands).run();
 }
 
 std::string dashed(std::string_view option) {

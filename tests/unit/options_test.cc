@@ -530,7 +530,7 @@ TEST_CASE("drun logs accepts its options among the job and the ranks, also as le
   CHECK(std::get<LogsCommand>(*parse({"logs", "night", "-fn", "5", "7", "0-3"})) == logs);
   CHECK(std::get<LogsCommand>(*parse({"logs", "-n5", "night", "7", "-f", "--", "0-3"})) == logs);
   CHECK(std::get<LogsCommand>(*parse({"logs", "-gn", "n"})).pattern == "n");
-  CHECK_THAT(line_error({"logs", "night", "x"}), ContainsSubstring("logs: \"x\" is not a list"));
+  CHECK_THAT(line_error({"logs", "night", "x"}), ContainsSubstring("\"x\" is not a list"));
 }
 
 TEST_CASE("drun status accepts its options before and after the job") {
@@ -548,6 +548,16 @@ TEST_CASE("drun status accepts its options before and after the job") {
   CHECK(unsourced({"status"}, {}, "torchrun").program == "status");
   CHECK_THAT(line_error({"status", "a", "b"}), ContainsSubstring("drun -- status"));
   CHECK_THAT(line_error({"status", "--port=1"}), ContainsSubstring("--port"));
+}
+
+TEST_CASE("messages name the helper command") {
+  const auto name = [](Words argv) { return command_name(argv); };
+  CHECK(name({"/usr/bin/drun", "status", "--x"}) == "drun status");
+  CHECK(name({"drun", "help", "x"}) == "drun help");
+  CHECK(name({"drun", "--x", "status"}) == "drun");
+  CHECK(name({"torchrun", "status"}) == "torchrun");
+  CHECK(name({}) == "drun");
+  CHECK(line_error({"status", "--zzzzzz"}) == "unknown option --zzzzzz; --help lists the options");
 }
 
 TEST_CASE("drun list accepts no job") {
