@@ -14,9 +14,9 @@ namespace drun {
 namespace {
 
 using agent::Phase;
-using timeline::FailureText;
 using timeline::Job;
 using timeline::Span;
+using timeline::TimedFailure;
 
 constexpr std::size_t kMostNodeLines = 32;
 constexpr std::size_t kMostRoundLines = 20;
@@ -87,13 +87,13 @@ class TextPage {
   void section(const char* title) { text_ += "\n" + painted("1", title, has_color_) + "\n"; }
   void line(const std::string& words) { text_ += cut_line(words, columns_); }
 
-  void cause(const FailureText& failure) {
+  void cause(const TimedFailure& failure) {
     section("Root cause");
     line("  rank       " + std::to_string(failure.rank) + " on node " +
          std::to_string(failure.node_rank) + " (" + printable(failure.host) + "), pid " +
          std::to_string(failure.pid));
-    line("  ended      " + printable(failure.ended) + ", after " + in_words(failure.at_s) +
-         " in round " + std::to_string(failure.round));
+    line("  ended      " + printable(to_string(failure.status)) + ", after " +
+         in_words(failure.at_s) + " in round " + std::to_string(failure.round));
     const agent::Diagnosis diagnosis = diagnosis_of(job_);
     if (diagnosis.fault != agent::FaultClass::None) {
       line("  diagnosis  " + title_of(diagnosis.fault) + ": " + printable(diagnosis.summary));
