@@ -8,7 +8,7 @@
 namespace drun {
 namespace {
 
-using Found = std::vector<const KnownOption*>;
+using Found = std::vector<const OptionSyntax*>;
 
 Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
@@ -25,7 +25,7 @@ bool looks_like_option(std::string_view word) {
 // Parses the words up to the program.
 class Splitter {
  public:
-  Splitter(std::span<const std::string> words, std::span<const KnownOption> known,
+  Splitter(std::span<const std::string> words, std::span<const OptionSyntax> known,
            Operands operands)
       : words_(words), known_(known), operands_(operands) {}
 
@@ -70,9 +70,9 @@ class Splitter {
     const Found found = find(name);
     if (found.empty()) return unknown(word.substr(0, equals), name);
     if (found.size() > 1) return ambiguous(word.substr(0, equals), found);
-    const KnownOption& option = *found[0];
+    const OptionSyntax& option = *found[0];
     if (equals == word.npos) return add(option, word);
-    if (option.value == KnownOption::Value::None) {
+    if (option.value == OptionSyntax::Value::None) {
       return usage(std::string(word) + ": " + std::string(option.name) + " takes no value");
     }
     result_.options.push_back({std::string(option.name), std::string(word.substr(equals + 1))});
@@ -81,7 +81,7 @@ class Splitter {
 
   bool has_one_dash(std::string_view word) const {
     const std::string name = dashed("-" + std::string(word));
-    return std::any_of(known_.begin(), known_.end(), [&name](const KnownOption& each) {
+    return std::any_of(known_.begin(), known_.end(), [&name](const OptionSyntax& each) {
       return each.may_have_one_dash && each.name == name;
     });
   }
@@ -89,13 +89,13 @@ class Splitter {
   // -r3, -r=3, -r 3, -m, -mr3.
   Result<void> letters(std::string_view word) {
     for (std::size_t at = 1; at < word.size(); ++at) {
-      const auto option = std::find_if(known_.begin(), known_.end(), [&](const KnownOption& each) {
+      const auto option = std::find_if(known_.begin(), known_.end(), [&](const OptionSyntax& each) {
         return each.letter == word[at];
       });
       if (option == known_.end()) return unknown(at == 1 ? word.substr(0, 2) : word, "");
       std::string_view rest = word.substr(at + 1);
-      const bool is_flag = option->value == KnownOption::Value::None ||
-                           option->value == KnownOption::Value::MayFollow;
+      const bool is_flag = option->value == OptionSyntax::Value::None ||
+                           option->value == OptionSyntax::Value::MayFollow;
       if (is_flag && rest.starts_with('=')) {
         return usage(std::string(word) + ": -" + option->letter + " takes no value");
       }
@@ -110,10 +110,10 @@ class Splitter {
   }
 
   // Adds an option whose value, if any, is the next word. `word`: in the user's spelling.
-  Result<void> add(const KnownOption& option, std::string_view word) {
+  Result<void> add(const OptionSyntax& option, std::string_view word) {
     const std::string name(option.name);
-    if (option.value == KnownOption::Value::Pair) return add_pair(name, word);
-    if (option.value != KnownOption::Value::Needed) {
+    if (option.value == OptionSyntax::Value::Pair) return add_pair(name, word);
+    if (option.value != OptionSyntax::Value::Needed) {
       result_.options.push_back({name, std::nullopt});
       return {};
     }
@@ -140,7 +140,7 @@ class Splitter {
   // The option with this name, or else the options with this prefix, preferably torchrun's.
   Found find(std::string_view name) const {
     Found torchruns, ours;
-    for (const KnownOption& option : known_) {
+    for (const OptionSyntax& option : known_) {
       if (option.name == name) return {&option};
       if (!option.name.starts_with(name)) continue;
       (option.is_torchruns ? torchruns : ours).push_back(&option);
@@ -152,9 +152,9 @@ class Splitter {
     std::string message = "unknown option " + std::string(word);
     if (const std::string_view here = counterpart(word); !here.empty())
       return usage(message + "; " + std::string(here));
-    const KnownOption* nearest = nullptr;
+    const OptionSyntax* nearest = nullptr;
     std::size_t least = 1 + name.size() / 5;
-    for (const KnownOption& option : known_) {
+    for (const OptionSyntax& option : known_) {
       const std::size_t distance = edit_distance(name, option.name);
       if (name.empty() || distance > least || (nearest != nullptr && distance == least)) continue;
       nearest = &option;
@@ -169,11 +169,11 @@ class Splitter {
   }
 
   // The option with the longest common prefix: --nproc-per-node for --nprocs.
-  const KnownOption* longest_common_prefix(std::string_view name) const {
+  const OptionSyntax* longest_common_prefix(std::string_view name) const {
     constexpr std::size_t kLeast = std::string_view("--xxxxx").size();
-    const KnownOption* found = nullptr;
+    const OptionSyntax* found = nullptr;
     std::size_t longest = kLeast - 1;
-    for (const KnownOption& option : known_) {
+    for (const OptionSyntax& option : known_) {
       const auto ends =
           std::mismatch(name.begin(), name.end(), option.name.begin(), option.name.end());
       const auto size = static_cast<std::size_t>(ends.first - name.begin());
@@ -194,7 +194,7 @@ class Splitter {
   }
 
   std::span<const std::string> words_;
-  std::span<const KnownOption> known_;
+  std::span<const OptionSyntax> known_;
   Operands operands_;
   Arguments result_;
 };
@@ -284,7 +284,7 @@ std::string_view counterpart(std::string_view option) {
 }
 
 Result<Arguments> split_arguments(std::span<const std::string> words,
-                                  std::span<const KnownOption> known, Operands operands) {
+                                  std::span<const OptionSyntax> known, Operands operands) {
   return Splitter(words, known, operands).run();
 }
 

@@ -169,11 +169,10 @@ std::string two_columns(std::string_view name, std::string_view text) {
 }
 
 std::string entry_text(const OptionSyntax& option) {
-  const KnownOption& known = option.known;
-  std::string text = known.letter == 0 ? "      " : std::string("  -") + known.letter + ", ";
-  text += known.name;
-  if (known.value != KnownOption::Value::None) {
-    const bool may_lack_value = known.value == KnownOption::Value::MayFollow;
+  std::string text = option.letter == 0 ? "      " : std::string("  -") + option.letter + ", ";
+  text += option.name;
+  if (option.value != OptionSyntax::Value::None) {
+    const bool may_lack_value = option.value == OptionSyntax::Value::MayFollow;
     text.append(may_lack_value ? "[=" : " ").append(option.type).append(may_lack_value ? "]" : "");
   }
   if (text.size() + 2 > kTextAt)
@@ -327,7 +326,7 @@ std::optional<std::string> topic_help(std::string_view name,
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   const std::string as_option = "--" + std::string(name);
   const auto named = std::find_if(options.begin(), options.end(), [&](const OptionSyntax& option) {
-    return option.known.name == as_option;
+    return option.name == as_option;
   });
   const auto is_meant = [&](const Topic& topic) {
     return topic.name == name || (named != options.end() && named->group.starts_with(topic.group));
@@ -505,12 +504,11 @@ std::string own_codes() {
 }
 
 std::string option_text(const OptionSyntax& option, bool names_missing_variables) {
-  const KnownOption& known = option.known;
   std::string text = ".TP\n";
-  if (known.letter != 0) text += std::string("\\fB\\-") + known.letter + "\\fR, ";
-  text += "\\fB" + roff_text(known.name) + "\\fR";
+  if (option.letter != 0) text += std::string("\\fB\\-") + option.letter + "\\fR, ";
+  text += "\\fB" + roff_text(option.name) + "\\fR";
   if (!option.type.empty()) {
-    const bool may_follow = known.value == KnownOption::Value::MayFollow;
+    const bool may_follow = option.value == OptionSyntax::Value::MayFollow;
     text += (may_follow ? "[=\\fI" : " \\fI") + roff_text(option.type) + "\\fR" +
             (may_follow ? "]" : "");
   }

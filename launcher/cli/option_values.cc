@@ -41,11 +41,8 @@ struct Range {
 Result<int> integer(std::string_view text, Range range, std::string_view what) {
   const std::optional<long long> value = number<long long>(text);
   if (value && *value >= range.low && *value <= range.high) return static_cast<int>(*value);
-  std::string reason = "expected " + std::string(what) + ", a whole number ";
-  if (range.high == std::numeric_limits<int>::max()) {
-    return bad(reason + "not under " + std::to_string(range.low));
-  }
-  return bad(reason + "from " + std::to_string(range.low) + " to " + std::to_string(range.high));
+  return bad("expected " + std::string(what) + ", a whole number from " +
+             std::to_string(range.low) + " to " + std::to_string(range.high));
 }
 
 template <typename T>
@@ -109,8 +106,8 @@ Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zer
   const bool is_good = value && std::isfinite(*value) && *value <= kMostSeconds &&
                        (may_be_zero ? *value >= 0 : *value > 0);
   if (!is_good) {
-    return bad(std::string("expected seconds, ") + (may_be_zero ? "0 or more" : "more than 0") +
-               ", such as 30 or 0.5");
+    return bad(std::string("expected seconds, ") + (may_be_zero ? "0" : "more than 0") +
+               " to 1000000000, such as 30 or 0.5");
   }
   return std::chrono::milliseconds(std::llround(std::ceil(*value * 1000.0)));
 }

@@ -64,7 +64,7 @@ Result<void> take_option(ProgramOptions& program, const GivenOption& given) {
 
 // Parses the options and program after a `:` or in a line of a file.
 Result<ProgramOptions> parse_program(std::span<const std::string> words,
-                                     std::span<const KnownOption> known) {
+                                     std::span<const OptionSyntax> known) {
   Result<Arguments> arguments = split_arguments(words, known);
   if (!arguments) return arguments.error();
   ProgramOptions program;
@@ -201,7 +201,7 @@ bool divides(const Options& options, const Arguments& arguments) {
 }
 
 Result<void> take_programs(Options& options, const Arguments& arguments,
-                           std::span<const KnownOption> known) {
+                           std::span<const OptionSyntax> known) {
   const std::string separator = options.separator.value_or(":");
   const std::string hint = options.separator
                                ? ""
@@ -218,7 +218,7 @@ Result<void> take_programs(Options& options, const Arguments& arguments,
 }
 
 Result<void> take_app_file(Options& options, const Arguments& arguments, std::string_view text,
-                           std::span<const KnownOption> known) {
+                           std::span<const OptionSyntax> known) {
   const std::string file = "--app=" + options.app.value_or("");
   if (arguments.program)
     return program_error(file + ": the file lists the programs, but " + *arguments.program +
