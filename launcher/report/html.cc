@@ -324,7 +324,7 @@ void Page::write_head() {
   out_ += "</dl></header>\n";
 }
 
-// The cause. Empty: the headline, which tells how the rank ended, already shows it.
+// The cause. Empty: the headline, which says how the rank ended, already shows it.
 std::string Page::why() const {
   if (!job_.root_cause || diagnosis_.evidence.empty()) return "";
   std::string text = title_of(diagnosis_.fault) + ": " + diagnosis_.summary;
@@ -629,7 +629,7 @@ void Page::write_marks() {
 void Page::write_setting() {
   begin_section("setting", "Command, versions, environment");
   out_ += "<dl class=\"meta\">";
-  field("Command", joined(agent::redacted_command(job_.command), " "));
+  field("Command", shell_quoted(agent::redacted_command(job_.command)));
   field("drun", job_.drun_version);
   field("Kernel", job_.kernel);
   out_ += "</dl>";

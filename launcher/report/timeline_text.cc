@@ -73,11 +73,9 @@ class TextPage {
     ledger();
     if (!job_.slow.empty()) section("Slow ranks and nodes");
     for (const timeline::Slow& slow : job_.slow) line("  " + printable(words_of(slow)));
-    std::string command;
-    for (const std::string& word : agent::redacted_command(job_.command)) command += " " + word;
-    if (!command.empty()) {
+    if (!job_.command.empty()) {
       section("Command");
-      line(" " + printable(command));
+      line("  " + printable(shell_quoted(agent::redacted_command(job_.command))));
     }
     for (const std::string& note : job_.notes) text_ += "note: " + printable(note) + "\n";
     return std::move(text_);
