@@ -225,9 +225,9 @@ bool needs_library(const std::string& root, const std::vector<Gpu>& gpus) {
 GpuTable all_nvidia(const std::string& root, const std::string& nvml_library) {
   GpuTable found{.gpus = nvidia_gpus(root)};
   if (!needs_library(root, found.gpus)) return found;
-  if (std::optional<GpuTable> told = ask_nvml(nvml_library); told && !told->gpus.empty()) {
-    for (Gpu& gpu : told->gpus) gpu.memory_node = memory_node(root, gpu.pci_address);
-    return *std::move(told);
+  if (std::optional<GpuTable> table = ask_nvml(nvml_library); table && !table->gpus.empty()) {
+    for (Gpu& gpu : table->gpus) gpu.memory_node = memory_node(root, gpu.pci_address);
+    return *std::move(table);
   }
   found.instances = instances_in_proc(root, found.gpus);
   for (const MigInstance& mig : found.instances)

@@ -274,8 +274,9 @@ std::optional<std::string> source_address(const std::string& address) {
 engines::Meeting meeting_of(const HostFacts& facts) {
   static constexpr std::chrono::minutes kLimit{5};
   if (variable(facts, "PMIX_NAMESPACE") && !variable(facts, "PMI_FD")) {
-    return
-        [](const std::optional<std::string>& told) { return engines::meet_by_pmix(told, kLimit); };
+    return [](const std::optional<std::string>& own_text) {
+      return engines::meet_by_pmix(own_text, kLimit);
+    };
   }
   const auto fd = engines::whole_number(variable(facts, "PMI_FD").value_or(""));
   struct stat status {};
@@ -283,10 +284,10 @@ engines::Meeting meeting_of(const HostFacts& facts) {
       !S_ISSOCK(status.st_mode))
     return {};
   return [fd = static_cast<int>(*fd)](
-             const std::optional<std::string>& told) -> Result<engines::MeetingResult> {
-    Result<std::string> heard = engines::meet_by_pmi(fd, told, kLimit);
-    if (!heard) return heard.error();
-    return engines::MeetingResult{.told = *std::move(heard)};
+             const std::optional<std::string>& own_text) -> Result<engines::MeetingResult> {
+    Result<std::string> text = engines::meet_by_pmi(fd, own_text, kLimit);
+    if (!text) return text.error();
+    return engines::MeetingResult{.text = *std::move(text)};
   };
 }
 

@@ -76,9 +76,9 @@ std::vector<std::string> addresses_to_report(const OwnAddresses& own) {
   return usable;
 }
 
-std::vector<std::string> usable_addresses(const std::vector<std::string>& told) {
+std::vector<std::string> usable_addresses(const std::vector<std::string>& reported) {
   std::vector<std::string> usable;
-  for (const std::string& address : told) {
+  for (const std::string& address : reported) {
     const AddressKind kind = kind_of(address);
     const bool is_fit =
         kind == AddressKind::NotNumeric ? is_usable_name(address) : kind != AddressKind::Unusable;
