@@ -1,5 +1,8 @@
 // Parses the command line and runs the command. The program's only catch is here.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -17,6 +20,13 @@
 
 namespace drun {
 namespace {
+
+// Opens /dev/null in place of standard descriptors that are closed. Otherwise a pipe or socket of
+// drun would get such a number, and workers and messages would use it.
+void open_closed_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;  // the lowest number
+}
 
 int show(const ShowText& text) {
   std::fputs(text.text.c_str(), text.exit_code == 0 ? stdout : stderr);
@@ -63,6 +73,7 @@ int run(const std::vector<std::string>& argv) {
 
 int main(int argc, char** argv) {
   try {
+    drun::open_closed_descriptors();
     return drun::run(std::vector<std::string>(argv, argv + argc));
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "drun: internal error: %s\n", exception.what());

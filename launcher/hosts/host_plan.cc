@@ -325,6 +325,9 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                 const std::string& own_path) {
   const Options options = given.hosts.local_nodes ? with_local_nodes(given) : given;
   if (Result<void> fits = check(given); !fits) return fits.error();
+  if (host.working_directory.empty())
+    return Error{ErrorCode::System,
+                 "the working directory has been removed; start drun in one that all hosts have"};
   const Result<Pool> pool = pool_of(options, host);
   if (!pool) return pool.error();
   const Result<std::vector<Share>> shares = spread(*pool, settings_of(options));

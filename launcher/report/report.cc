@@ -1,6 +1,7 @@
 #include "launcher/report/report.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "agent/diagnosis/error_text.h"
@@ -103,6 +104,9 @@ std::string cut_line(const std::string& text) {
 
 std::vector<std::string> error_field(const Failure& failure) {
   std::vector<std::string> lines;
+  const auto* const not_started = std::get_if<NotStarted>(&failure.status);
+  if (not_started != nullptr && not_started->error_number == ENOENT && failure.message.empty())
+    return {"the program, or the interpreter in its first line, does not exist on that node"};
   for (const std::string& line : agent::error_lines(failure)) {
     if (lines.size() == kMostErrorLines) {
       lines.emplace_back("...");

@@ -245,6 +245,15 @@ TEST_CASE("the plan shows the exact commands but not the values of variables") {
             R"([{"role":"default","workers":2,"command":["p","it's"],"variables":{}}])"));
 }
 
+TEST_CASE("a job on other hosts needs a working directory") {
+  HostFacts host = desk_with_file({{"A", "a"}});
+  host.working_directory.clear();
+  const auto plan = make_host_plan(options_of({"-H", "a,b", "p"}, host), host, "/bin/drun");
+  REQUIRE_FALSE(plan);
+  CHECK(plan.error().code == ErrorCode::System);
+  CHECK_THAT(plan.error().message, ContainsSubstring("working directory has been removed"));
+}
+
 TEST_CASE("the plan shows where the log files are, on this machine or on each host") {
   const auto text = [](Words words) {
     words.insert(words.begin(), {"-H", "a,b"});
