@@ -492,7 +492,8 @@ std::string synopsis() {
       ".SH NAME\ndrun \\- start a distributed job on one or several machines\n" +
       std::string(".SH SYNOPSIS\n\\fBdrun\\fR [options] [\\-\\-] program [args...]\n");
   for (const CommandForm& each : kForms)
-    text += ".br\n\\fBdrun " + roff_text(each.command) + "\\fR " + roff_text(each.operands) + "\n";
+    text += ".br\n\\fBdrun " + roff_text(each.command) + "\\fR" +
+            (each.operands.empty() ? "" : " " + roff_text(each.operands)) + "\n";
   return text;
 }
 

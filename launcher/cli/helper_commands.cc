@@ -234,8 +234,8 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
 std::string command_name(std::span<const std::string> argv) {
   if (argv.empty()) return "drun";
   const std::string name = argv[0].substr(argv[0].rfind('/') + 1);
-  const bool is_helper = argv.size() > 1 && name != "torchrun" && argv[1] != "doctor" &&
-                         !helper_help_head(argv[1]).empty();
+  const bool is_helper =
+      argv.size() > 1 && name != "torchrun" && !helper_help_head(argv[1]).empty();
   return is_helper ? name + " " + argv[1] : name;
 }
 
