@@ -117,7 +117,7 @@ TEST_CASE("a failed exchange between ranks is an error with a remedy") {
   one.meeting = [](const auto&) -> Result<MeetingResult> {
     return MeetingResult{.text = "nonsense"};
   };
-  CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 tells"));
+  CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 sends"));
 }
 
 TEST_CASE("under Open MPI rank 0 shares its address over PMIx if ranks run on several machines") {
