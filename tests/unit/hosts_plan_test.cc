@@ -269,8 +269,9 @@ TEST_CASE("the plan shows where the log files are, on this machine or on each ho
              ContainsSubstring("log files    /logs, on this machine, one directory per rank\n"));
   CHECK(text({"--tee=3", "--log-dir=/dev/null"}).find("log files") == std::string::npos);
   CHECK(text({}).find("log files") == std::string::npos);
-  CHECK_THAT(host_plan_text(desk_plan({"--local-nodes=2", "--tee=3", "--log-dir=/logs", "p"})),
-             ContainsSubstring("log files    /logs/node0 and so on, one directory per node; "));
+  CHECK_THAT(
+      host_plan_text(desk_plan({"--local-nodes=2,netns", "--tee=3", "--log-dir=/logs", "p"})),
+      ContainsSubstring("log files    /logs/node0 and so on, one directory per node; "));
 }
 
 TEST_CASE("without hosts -np counts the workers of this machine or of all nodes") {
