@@ -182,7 +182,7 @@ TEST_CASE("without libcrypto a job with a secret is refused with the remedy, and
   const Ended refused = ended_with({"--nnodes=2", "--secret-file=" + file});
   INFO(refused.err);
   CHECK(refused.code != 0);
-  if (kSlowdown > 1) return;
+  if (test::kSlowdown > 1) return;
   CHECK(refused.code == 125);
   CHECK_THAT(refused.err, ContainsSubstring("cannot load libssl.so.3") &&
                               ContainsSubstring("libcrypto.so.3") &&
