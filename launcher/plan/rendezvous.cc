@@ -5,6 +5,7 @@
 
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/programs.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/protocol/control_wire.h"
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "launcher/plan/rendezvous.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun::hosts {
