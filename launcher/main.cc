@@ -1,5 +1,8 @@
 // Parses the command line and runs the command. The program's only catch is here.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -18,13 +21,20 @@
 namespace drun {
 namespace {
 
+// Opens /dev/null in place of standard descriptors that are closed. Otherwise a pipe or socket of
+// drun would get such a number, and workers and messages would use it.
+void open_closed_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;  // the lowest number
+}
+
 int show(const ShowText& text) {
   std::fputs(text.text.c_str(), text.exit_code == 0 ? stdout : stderr);
   return text.exit_code;
 }
 
-int refuse(const std::string& invoked_as, const Error& error) {
-  std::fputs(error_text(invoked_as.substr(invoked_as.rfind('/') + 1), error).c_str(), stderr);
+int refuse(const std::string& command, const Error& error) {
+  std::fputs(error_text(command, error).c_str(), stderr);
   return exit_code(error, ExitCodeStyle::Drun);
 }
 
@@ -37,7 +47,7 @@ std::optional<std::string> own_variable(std::string_view name) {
 // collect them. An agent of --hosts does so when it has the directory and the variables of its job.
 int run(const std::vector<std::string>& argv) {
   const Result<Command> command = parse_command_line(argv, own_variable);
-  if (!command) return refuse(argv.empty() ? "drun" : argv.front(), command.error());
+  if (!command) return refuse(command_name(argv), command.error());
   return std::visit(Overloaded{
                         [](const ShowText& text) { return show(text); },
                         [](const StoreCommand& store) { return serve_store(store); },
@@ -63,6 +73,7 @@ int run(const std::vector<std::string>& argv) {
 
 int main(int argc, char** argv) {
   try {
+    drun::open_closed_descriptors();
     return drun::run(std::vector<std::string>(argv, argv + argc));
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "drun: internal error: %s\n", exception.what());

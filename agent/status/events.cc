@@ -111,6 +111,18 @@ Json failures_json(const std::vector<Failure>& failures) {
   return list;
 }
 
+Json timeouts_json(const std::vector<ReportedTimeout>& timeouts) {
+  Json list = Json::array();
+  for (const ReportedTimeout& timeout : timeouts) {
+    Json ranks = Json::array();
+    for (const RankRange& range : timeout.ranks) ranks.push_back({range.first, range.last});
+    list.push_back({{"ranks", std::move(ranks)},
+                    {"call", or_null(timeout.call)},
+                    {"time", utc_time(timeout.first)}});
+  }
+  return list;
+}
+
 Told tell(const RoundBegan& began) {
   const World& world = began.world;
   return {"round_began",
@@ -212,7 +224,8 @@ Told tell(const JobEnded& ended) {
   const Outcome& outcome = ended.outcome;
   Json fields{{"outcome", word_of(outcome.ending)},
               {"restarts", outcome.restarts},
-              {"duration_s", in_seconds(outcome.duration)}};
+              {"duration_s", in_seconds(outcome.duration)},
+              {"timeouts", timeouts_json(ended.timeouts)}};
   if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {
     fields["root_cause_rank"] = failed->failures.front().rank;
     fields["failures"] = failures_json(failed->failures);
@@ -259,7 +272,7 @@ Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool 
   if (!opened) {
     const std::string reason = errno == ELOOP   ? "it is a symbolic link"
                                : errno == ENXIO ? "it is a pipe without a reader"
-                                                : std::strerror(errno);
+                                                : system_message(errno);
     return Error{ErrorCode::System,
                  "--events=" + file + ": " + reason + "; give a file that can be written"};
   }
@@ -305,7 +318,7 @@ void EventLog::append(std::string line) {
       [this, write](bool has_run) {
         waiting_bytes_ -= write->line.size();
         if (!has_run) return;
-        if (write->error_number != 0) return complain(std::strerror(write->error_number));
+        if (write->error_number != 0) return complain(system_message(write->error_number));
         if (write->is_short) complain("a line was cut short");
       });
 }

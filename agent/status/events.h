@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/output/file_writer.h"
+#include "agent/output/stderr_record.h"
 #include "agent/spec.h"
 #include "agent/stacks/evidence.h"
 #include "agent/status/phases.h"
@@ -110,6 +111,7 @@ struct SignalCame {
 };
 struct JobEnded {
   Outcome outcome;
+  std::vector<ReportedTimeout> timeouts{};  // by ranks of this node, before the stop
 };
 using Event = std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBegan, WorkerStarted,
                            WorkerAlive, WorkerFailed, WorkerEnded, HangSuspectedHere,

@@ -217,7 +217,7 @@ AgentEnd Agent::run() {
   assert(outcome_);  // the loop only ends after it is set
   if (runner_.workers().has_kept()) keep_leftovers_at_exit();
   runner_.faults().settle(*outcome_);
-  observers_.write(JobEnded{*outcome_});
+  observers_.write(JobEnded{*outcome_, timeouts_});
   leave_error_file(spec_, *outcome_, log_);
   const auto at_most = state_.interrupt == supervision::Interrupt::Kill
                            ? std::optional<std::chrono::milliseconds>(kFlushAtMost)

@@ -31,10 +31,9 @@ void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>
   if (world.is_preflight) {
     log.info(preflight_text(world));
   } else if (world.restarts > (before ? before->restarts : 0)) {
-    // Not on the console of every node.
-    log.write(world.node_rank == 0 ? LogLevel::Info : LogLevel::Debug,
-              "restarting all workers, restart " + std::to_string(world.restarts) +
-                  (counts_all_restarts(spec) ? " of " + std::to_string(world.max_restarts) : ""));
+    // The coordinator has announced it, with the cause.
+    log.debug("restarting all workers, restart " + std::to_string(world.restarts) +
+              (counts_all_restarts(spec) ? " of " + std::to_string(world.max_restarts) : ""));
   } else if (spec.join.elastic) {
     log.info("starting round " + std::to_string(world.round) + ": this is node " +
              std::to_string(world.node_rank) + " of " + std::to_string(world.node_count) +

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "launcher/base/text.h"
+
 namespace drun {
 namespace {
 
@@ -19,6 +21,14 @@ std::size_t style_size(std::string_view text) {
 }
 
 }  // namespace
+
+std::string short_run_id(const std::string& id) {
+  constexpr std::size_t kRandomDigits = 32;
+  constexpr std::size_t kShortDigits = 8;
+  const bool is_random =
+      id.size() == kRandomDigits && id.find_first_not_of("0123456789abcdef") == id.npos;
+  return is_random ? id.substr(0, kShortDigits) : id;
+}
 
 std::string job_size(int workers, int nodes) {
   return counted(workers, "worker") + " on " + counted(nodes, "node");
@@ -130,9 +140,7 @@ std::string shell_quoted(std::string_view text) {
 }
 
 std::string shell_quoted(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_quoted(word);
-  return text;
+  return joined(words, " ", [](std::string_view word) { return shell_quoted(word); });
 }
 
 }  // namespace drun

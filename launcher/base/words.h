@@ -29,6 +29,10 @@ std::string counted(Count count, std::string_view thing) {
 // "8 workers on 2 nodes".
 std::string job_size(int workers, int nodes);
 
+// The first 8 of the 32 digits of a random run id, which are enough to identify a job; other ids as
+// they are.
+std::string short_run_id(const std::string& id);
+
 // "exit code 3"; for a signal, also whether drun sent it. Part of the JSON report.
 std::string how_it_ended(const Failure& failure);
 

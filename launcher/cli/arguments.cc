@@ -8,7 +8,7 @@
 namespace drun {
 namespace {
 
-using Found = std::vector<const KnownOption*>;
+using Found = std::vector<const OptionSyntax*>;
 
 Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
@@ -25,10 +25,11 @@ bool looks_like_option(std::string_view word) {
 // Parses the words up to the program.
 class Splitter {
  public:
-  Splitter(std::span<const std::string> words, std::span<const KnownOption> known)
-      : words_(words), known_(known) {}
+  Splitter(std::span<const std::string> words, std::span<const OptionSyntax> known,
+           Operands operands)
+      : words_(words), known_(known), operands_(operands) {}
 
-  Result<Arguments> run(Operands operands) {
+  Result<Arguments> run() {
     while (!words_.empty()) {
       const std::string_view word = words_.front();
       if (word == "--") {
@@ -36,7 +37,7 @@ class Splitter {
         break;
       }
       const bool is_option = word.size() > 1 && word[0] == '-';
-      if (!is_option && operands == Operands::Program) break;
+      if (!is_option && operands_ == Operands::Program) break;
       words_ = words_.subspan(1);
       if (!is_option) {
         result_.operands.emplace_back(word);
@@ -45,7 +46,7 @@ class Splitter {
       const Result<void> read = option(word);
       if (!read) return read.error();
     }
-    if (operands == Operands::Anywhere) {
+    if (operands_ == Operands::Anywhere) {
       result_.operands.insert(result_.operands.end(), words_.begin(), words_.end());
     } else if (!words_.empty()) {
       result_.program = words_.front();
@@ -69,9 +70,9 @@ class Splitter {
     const Found found = find(name);
     if (found.empty()) return unknown(word.substr(0, equals), name);
     if (found.size() > 1) return ambiguous(word.substr(0, equals), found);
-    const KnownOption& option = *found[0];
+    const OptionSyntax& option = *found[0];
     if (equals == word.npos) return add(option, word);
-    if (option.value == KnownOption::Value::None) {
+    if (option.value == OptionSyntax::Value::None) {
       return usage(std::string(word) + ": " + std::string(option.name) + " takes no value");
     }
     result_.options.push_back({std::string(option.name), std::string(word.substr(equals + 1))});
@@ -80,7 +81,7 @@ class Splitter {
 
   bool has_one_dash(std::string_view word) const {
     const std::string name = dashed("-" + std::string(word));
-    return std::any_of(known_.begin(), known_.end(), [&name](const KnownOption& each) {
+    return std::any_of(known_.begin(), known_.end(), [&name](const OptionSyntax& each) {
       return each.may_have_one_dash && each.name == name;
     });
   }
@@ -88,13 +89,13 @@ class Splitter {
   // -r3, -r=3, -r 3, -m, -mr3.
   Result<void> letters(std::string_view word) {
     for (std::size_t at = 1; at < word.size(); ++at) {
-      const auto option = std::find_if(known_.begin(), known_.end(), [&](const KnownOption& each) {
+      const auto option = std::find_if(known_.begin(), known_.end(), [&](const OptionSyntax& each) {
         return each.letter == word[at];
       });
       if (option == known_.end()) return unknown(at == 1 ? word.substr(0, 2) : word, "");
       std::string_view rest = word.substr(at + 1);
-      const bool is_flag = option->value == KnownOption::Value::None ||
-                           option->value == KnownOption::Value::MayFollow;
+      const bool is_flag = option->value == OptionSyntax::Value::None ||
+                           option->value == OptionSyntax::Value::MayFollow;
       if (is_flag && rest.starts_with('=')) {
         return usage(std::string(word) + ": -" + option->letter + " takes no value");
       }
@@ -109,10 +110,10 @@ class Splitter {
   }
 
   // Adds an option whose value, if any, is the next word. `word`: in the user's spelling.
-  Result<void> add(const KnownOption& option, std::string_view word) {
+  Result<void> add(const OptionSyntax& option, std::string_view word) {
     const std::string name(option.name);
-    if (option.value == KnownOption::Value::Pair) return add_pair(name, word);
-    if (option.value != KnownOption::Value::Needed) {
+    if (option.value == OptionSyntax::Value::Pair) return add_pair(name, word);
+    if (option.value != OptionSyntax::Value::Needed) {
       result_.options.push_back({name, std::nullopt});
       return {};
     }
@@ -139,7 +140,7 @@ class Splitter {
   // The option with this name, or else the options with this prefix, preferably torchrun's.
   Found find(std::string_view name) const {
     Found torchruns, ours;
-    for (const KnownOption& option : known_) {
+    for (const OptionSyntax& option : known_) {
       if (option.name == name) return {&option};
       if (!option.name.starts_with(name)) continue;
       (option.is_torchruns ? torchruns : ours).push_back(&option);
@@ -151,9 +152,9 @@ class Splitter {
     std::string message = "unknown option " + std::string(word);
     if (const std::string_view here = counterpart(word); !here.empty())
       return usage(message + "; " + std::string(here));
-    const KnownOption* nearest = nullptr;
+    const OptionSyntax* nearest = nullptr;
     std::size_t least = 1 + name.size() / 5;
-    for (const KnownOption& option : known_) {
+    for (const OptionSyntax& option : known_) {
       const std::size_t distance = edit_distance(name, option.name);
       if (name.empty() || distance > least || (nearest != nullptr && distance == least)) continue;
       nearest = &option;
@@ -162,15 +163,17 @@ class Splitter {
     if (nearest == nullptr) nearest = longest_common_prefix(name);
     if (nearest != nullptr)
       return usage(message + "; did you mean " + std::string(nearest->name) + "?");
-    return usage(message + "; options of the program must follow the program");
+    return usage(message + (operands_ == Operands::Program
+                                ? "; options of the program must follow the program"
+                                : "; --help lists the options"));
   }
 
   // The option with the longest common prefix: --nproc-per-node for --nprocs.
-  const KnownOption* longest_common_prefix(std::string_view name) const {
+  const OptionSyntax* longest_common_prefix(std::string_view name) const {
     constexpr std::size_t kLeast = std::string_view("--xxxxx").size();
-    const KnownOption* found = nullptr;
+    const OptionSyntax* found = nullptr;
     std::size_t longest = kLeast - 1;
-    for (const KnownOption& option : known_) {
+    for (const OptionSyntax& option : known_) {
       const auto ends =
           std::mismatch(name.begin(), name.end(), option.name.begin(), option.name.end());
       const auto size = static_cast<std::size_t>(ends.first - name.begin());
@@ -191,7 +194,8 @@ class Splitter {
   }
 
   std::span<const std::string> words_;
-  std::span<const KnownOption> known_;
+  std::span<const OptionSyntax> known_;
+  Operands operands_;
   Arguments result_;
 };
 
@@ -280,8 +284,8 @@ std::string_view counterpart(std::string_view option) {
 }
 
 Result<Arguments> split_arguments(std::span<const std::string> words,
-                                  std::span<const KnownOption> known, Operands operands) {
-  return Splitter(words, known).run(operands);
+                                  std::span<const OptionSyntax> known, Operands operands) {
+  return Splitter(words, known, operands).run();
 }
 
 std::string dashed(std::string_view option) {

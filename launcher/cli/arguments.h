@@ -18,7 +18,8 @@
 
 namespace drun {
 
-struct KnownOption {
+// An option, as the grammar, --help, completions and the manual page need it.
+struct OptionSyntax {
   std::string_view name{};  // canonical: "--nproc-per-node"; '_' and '-' are equivalent
   char letter = 0;          // 'r' for -r; 0: none
   // --flag, --name=v or --name v, --name[=v], --name key v (read as v = "key=v")
@@ -28,7 +29,12 @@ struct KnownOption {
   // Prefixes match torchrun's options first, so that additional options of drun do not make a
   // prefix ambiguous that torchrun accepts.
   bool is_torchruns = true;
-  bool operator==(const KnownOption&) const = default;
+  bool has_variable = false;    // PET_NAME
+  bool may_be_in_file = false;  // of --config
+  std::string_view group{};     // heading in --help; empty: hidden alternative spelling
+  std::string_view type{};      // "N", "FILE", "auto|none"; empty for a flag
+  std::string_view text{};      // a '\n' is kept in --help
+  bool operator==(const OptionSyntax&) const = default;
 };
 
 struct GivenOption {
@@ -43,17 +49,6 @@ struct Arguments {
   std::vector<std::string> program_arguments{};
   std::vector<std::string> operands{};  // with Operands::Anywhere, instead of a program
   bool operator==(const Arguments&) const = default;
-};
-
-// --- What --help, completions and manual pages show, beyond the grammar
-
-struct OptionSyntax {
-  KnownOption known{};
-  std::string_view group{};   // heading in --help; empty: hidden alternative spelling
-  std::string_view type{};    // "N", "FILE", "auto|none"; empty for a flag
-  std::string_view text{};    // a '\n' is kept in --help
-  bool has_variable = false;  // PET_NAME
-  bool operator==(const OptionSyntax&) const = default;
 };
 
 struct CommandSyntax {
@@ -73,7 +68,7 @@ enum class Operands { Program, Anywhere };
 // `words` is argv without argv[0]. Errors: Usage, naming the option and the remedy, for an unknown
 // or ambiguous option, a missing value, or a flag with a value. Never throws.
 Result<Arguments> split_arguments(std::span<const std::string> words,
-                                  std::span<const KnownOption> known,
+                                  std::span<const OptionSyntax> known,
                                   Operands operands = Operands::Program);
 
 // What to use instead of `option` of another launcher, for the error about a command line that was

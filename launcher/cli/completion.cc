@@ -5,20 +5,21 @@
 #include <cctype>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/completion_scripts.h"
 
 namespace drun {
 namespace {
 
 using WordSpan = std::span<const std::string>;
-using Value = KnownOption::Value;
+using Value = OptionSyntax::Value;
 using More = Completion::More;
 
 constexpr std::array kSignals{"SIGTERM", "SIGINT",  "SIGHUP",  "SIGQUIT",
                               "SIGUSR1", "SIGUSR2", "SIGABRT", "SIGKILL"};
 
 bool takes_next_word(const OptionSyntax& option) {
-  return option.known.value == Value::Needed || option.known.value == Value::Pair;
+  return option.value == Value::Needed || option.value == Value::Pair;
 }
 
 // The option with the name `word`, or the only one with that prefix.
@@ -26,9 +27,8 @@ const OptionSyntax* find_option(const CommandSyntax& command, std::string_view w
   if (word.size() < 2 || word[0] != '-') return nullptr;
   if (word[1] != '-') {
     for (const OptionSyntax& option : command.options) {
-      const bool is_named =
-          option.known.may_have_one_dash && option.known.name == "-" + std::string(word);
-      if (is_named || (word.size() == 2 && option.known.letter == word[1])) return &option;
+      const bool is_named = option.may_have_one_dash && option.name == "-" + std::string(word);
+      if (is_named || (word.size() == 2 && option.letter == word[1])) return &option;
     }
     return nullptr;
   }
@@ -36,8 +36,8 @@ const OptionSyntax* find_option(const CommandSyntax& command, std::string_view w
   const OptionSyntax* found = nullptr;
   int count = 0;
   for (const OptionSyntax& option : command.options) {
-    if (option.known.name == name) return &option;
-    if (!option.known.name.starts_with(name)) continue;
+    if (option.name == name) return &option;
+    if (!option.name.starts_with(name)) continue;
     found = &option;
     ++count;
   }
@@ -78,13 +78,13 @@ class Completer {
       if (word.starts_with("--hostfile=")) result_.hostfile = word.substr(word.find('=') + 1);
       const OptionSyntax* const option = find_option(*command_, word);
       if (option == nullptr || !takes_next_word(*option) || word.find('=') != word.npos) continue;
-      at += option->known.value == Value::Pair ? 2 : 1;
+      at += option->value == Value::Pair ? 2 : 1;
       if (at + 1 >= words_.size()) return value(*option, "", last);
     }
     if (last.starts_with("--") && last.find('=') != last.npos) {
       const std::size_t end = last.find('=') + 1;
       const OptionSyntax* const option = find_option(*command_, last);
-      if (option != nullptr && option->known.value != Value::None)
+      if (option != nullptr && option->value != Value::None)
         return value(*option, last.substr(0, end), last.substr(end));
       return result_;
     }
@@ -143,8 +143,8 @@ class Completer {
     const bool has_underscores = last.find('_', 2) != last.npos;
     const std::string prefix = dashed(last);
     for (const OptionSyntax& option : command_->options) {
-      if (option.group.empty() || !option.known.name.starts_with(prefix)) continue;
-      add(has_underscores ? underscored(option.known.name) : std::string(option.known.name),
+      if (option.group.empty() || !option.name.starts_with(prefix)) continue;
+      add(has_underscores ? underscored(option.name) : std::string(option.name),
           short_text(option.text));
     }
     return std::move(result_);
@@ -161,7 +161,7 @@ class Completer {
 
   Completion value(const OptionSyntax& option, const std::string& stem, const std::string& typed) {
     const std::string_view type = option.type;
-    const std::string_view name = option.known.name;
+    const std::string_view name = option.name;
     for (const std::string& choice : choices_of(type))
       if (choice.starts_with(typed)) add(stem + choice, "");
     result_.stem = stem;
@@ -210,9 +210,7 @@ bool is_plain_name(std::string_view name) {
 }
 
 std::string tcsh_list(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return "(" + text + ")";
+  return "(" + joined(words, " ") + ")";
 }
 
 // complete(1): "c/--/LIST/" completes words with this prefix, "n/WORD/LIST/" the word after WORD.
@@ -222,7 +220,7 @@ std::string tcsh_script(std::string_view name, std::span<const CommandSyntax> co
   std::string rules;
   for (const OptionSyntax& option : drun.options) {
     if (option.group.empty()) continue;
-    names.emplace_back(option.known.name.substr(2));
+    names.emplace_back(option.name.substr(2));
     if (!takes_next_word(option)) continue;
     const std::vector<std::string> choices = choices_of(option.type);
     const std::string list = !choices.empty()        ? tcsh_list(choices)
@@ -230,7 +228,7 @@ std::string tcsh_script(std::string_view name, std::span<const CommandSyntax> co
                              : option.type == "DIR"  ? "d"
                              : option.type == "PROGRAM" || option.type == "COMMAND" ? "c"
                                                                                     : "n";
-    rules += " \\\n  'n/" + std::string(option.known.name) + "/" + list + "/'";
+    rules += " \\\n  'n/" + std::string(option.name) + "/" + list + "/'";
   }
   return "# tcsh completion for " + std::string(name) + "\ncomplete " + std::string(name) +
          " 'c/--/" + tcsh_list(names) + "/'" + rules + " \\\n  'p/*/f/'\n";

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "agent/numbers.h"
+
 namespace drun {
 namespace {
 
@@ -21,9 +23,8 @@ bool is_name_part(char c) {
 
 bool is_control(char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == 0x7f; }
 
-template <typename T>
-std::optional<T> whole_number(std::string_view text, int base = 10) {
-  T value{};
+std::optional<std::uint64_t> number_in_base(std::string_view text, int base) {
+  std::uint64_t value = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
@@ -31,7 +32,7 @@ std::optional<T> whole_number(std::string_view text, int base = 10) {
 
 // nullopt for an invalid character or NUL, which would terminate C strings.
 std::optional<std::string> utf8_of(std::string_view hex) {
-  const auto code = whole_number<std::uint32_t>(hex, 16);
+  const auto code = number_in_base(hex, 16);
   if (!code || *code == 0 || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
     return std::nullopt;
   if (*code < 0x80) return std::string(1, static_cast<char>(*code));
@@ -51,7 +52,7 @@ std::optional<std::string> plain_value(std::string_view word) {
   std::erase(text, '_');
   for (const auto& [prefix, base] : {std::pair("0x", 16), {"0o", 8}, {"0b", 2}}) {
     if (!text.starts_with(prefix)) continue;
-    const auto number = whole_number<std::uint64_t>(std::string_view(text).substr(2), base);
+    const auto number = number_in_base(std::string_view(text).substr(2), base);
     return number ? std::optional(std::to_string(*number)) : std::nullopt;
   }
   // from_chars accepts "01", ".5", "5.", "1.e3" and "inf", which TOML does not.
@@ -63,10 +64,7 @@ std::optional<std::string> plain_value(std::string_view word) {
   if (!is_digit(first) || (text[first] == '0' && is_digit(first + 1))) return std::nullopt;
   if (dot != text.npos && !is_digit(dot + 1)) return std::nullopt;
   if (text.front() == '+') text.erase(0, 1);
-  double value = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return text;
+  return agent::whole_number<double>(text) ? std::optional(text) : std::nullopt;
 }
 
 class ConfigReader {

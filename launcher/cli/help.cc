@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "launcher/base/text.h"
 #include "launcher/base/version.h"
 #include "launcher/base/words.h"
-#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -63,7 +63,8 @@ constexpr std::array kCommands = std::to_array<Topic>({
      "Usage: drun list [--json]\n"
      "\n"
      "Lists your jobs that have an agent on this machine, one line each. On a terminal,\n"
-     "long commands are cut to its width.\n"},
+     "long commands are cut to its width, and of a random run id only the 8 digits are\n"
+     "shown that identify the job.\n"},
     {"stop",
      "stop running jobs",
      {},
@@ -112,24 +113,43 @@ constexpr std::array kCommands = std::to_array<Topic>({
      "Explains a topic or a command; without TOPIC, lists them.\n"},
 });
 
-std::string topic_names() {
-  std::string names;
-  for (const Topic& topic : kTopics) names.append(names.empty() ? "" : ", ").append(topic.name);
-  // The preceding text on the line is 57 columns long.
-  std::string text;
-  std::size_t column = 57;
-  for (const std::string& word : wrapped(names, 1)) {
-    if (column + 1 + word.size() > kColumns) {
-      text += '\n';
-      column = 0;
-    } else if (!text.empty()) {
-      text += ' ';
-      ++column;
-    }
-    text += word;
-    column += word.size();
-  }
-  return text;
+// The commands as the usage of drun shows them.
+struct CommandForm {
+  std::string_view command;
+  std::string_view operands;
+  std::string_view summary;
+};
+constexpr std::array kForms = std::to_array<CommandForm>({
+    {"list", "", "list running jobs"},
+    {"stop", "job...", "stop running jobs"},
+    {"logs", "[job] [rank...] [-f]", "print lines of ranks"},
+    {"status|stacks", "[job]", "inspect a running job"},
+    {"report", "events... [-o file]", "make a report of a job"},
+    {"doctor", "[options] [program]", "check the machines of a job"},
+    {"store", "[options]", "serve a TCPStore"},
+    {"help", "[topic]", "explain a topic or command"},
+});
+
+// drun's own exit codes.
+struct OwnCode {
+  std::string_view code;
+  std::string_view meaning;
+};
+constexpr std::array kOwnCodes = std::to_array<OwnCode>({
+    {"2", "usage"},
+    {"120", "nodes missing"},
+    {"121", "rejected by the coordinator"},
+    {"122", "node lost"},
+    {"123", "worker hung"},
+    {"124", "time limit reached"},
+    {"125", "system error"},
+    {"126", "program not executable"},
+    {"127", "program not found"},
+    {"128+n", "stopped by signal n"},
+});
+
+std::string paragraph(std::string_view text) {
+  return joined(wrapped(text, kColumns), "\n") + "\n";
 }
 
 // In the order of their first option, without that of hidden options.
@@ -149,11 +169,10 @@ std::string two_columns(std::string_view name, std::string_view text) {
 }
 
 std::string entry_text(const OptionSyntax& option) {
-  const KnownOption& known = option.known;
-  std::string text = known.letter == 0 ? "      " : std::string("  -") + known.letter + ", ";
-  text += known.name;
-  if (known.value != KnownOption::Value::None) {
-    const bool may_lack_value = known.value == KnownOption::Value::MayFollow;
+  std::string text = option.letter == 0 ? "      " : std::string("  -") + option.letter + ", ";
+  text += option.name;
+  if (option.value != OptionSyntax::Value::None) {
+    const bool may_lack_value = option.value == OptionSyntax::Value::MayFollow;
     text.append(may_lack_value ? "[=" : " ").append(option.type).append(may_lack_value ? "]" : "");
   }
   if (text.size() + 2 > kTextAt)
@@ -201,24 +220,30 @@ std::string help_text(std::string_view head, std::span<const OptionSyntax> optio
   return text.append(foot);
 }
 
+namespace {
+
+std::string usage_text(const std::string& name) {
+  const auto line = [](std::string form, std::string_view summary) {
+    form.resize(47, ' ');
+    return form.append(summary).append("\n");
+  };
+  const std::string form = name + " [options] [--] program [args...]";
+  if (name == "torchrun") return "Usage: " + form + "\n";
+  std::string text = line("Usage: " + form, "run a job");
+  for (const CommandForm& each : kForms)
+    text += line("       drun " + std::string(each.command) + " " + std::string(each.operands),
+                 each.summary);
+  return text;
+}
+
+}  // namespace
+
 std::string short_help(std::string_view invoked_as) {
   const std::string name(invoked_as);
   const bool is_torchrun = name == "torchrun";
-  std::string text = "Usage: " + name + " [options] program [args...]";
-  if (!is_torchrun) {
-    text +=
-        "          run a job\n"
-        "       drun list                               list running jobs\n"
-        "       drun stop job...                        stop running jobs\n"
-        "       drun logs [job] [rank...] [-f]          print lines of ranks\n"
-        "       drun status|stacks [job]                inspect a running job\n"
-        "       drun report events... [-o file]         make a report of a job\n"
-        "       drun doctor [options] [program]         check the machines of a job\n"
-        "       drun store [options]                    serve a TCPStore\n"
-        "       drun help [topic]                       explain a topic or command";
-  }
+  std::string text = usage_text(name);
   text +=
-      "\n\n"
+      "\n"
       "Starts a distributed job: a drop-in replacement for torchrun, for programs in\n"
       "any language.\n"
       "\n"
@@ -247,26 +272,13 @@ std::string short_help(std::string_view invoked_as) {
   return text +
          "  drun --hosts=gpu[0-2]:8 train.py\n"
          "  srun -N3 drun --nproc-per-node=8 train.py\n"
-         "\n"
-         "drun --help-all lists every option. Topics of drun help: " +
-         topic_names() + ".\n";
+         "\n" +
+         paragraph("drun --help-all lists every option. Topics of drun help: " +
+                   joined(kTopics, ", ", &Topic::name) + ".");
 }
 
 std::string launcher_help_head(std::string_view invoked_as) {
-  const std::string name(invoked_as);
-  std::string text = "Usage: " + name + " [options] [--] program [args...]\n";
-  if (name != "torchrun") {
-    text +=
-        "       drun list\n"
-        "       drun stop job... [--timeout S]\n"
-        "       drun logs [job] [rank...] [options]\n"
-        "       drun status|stacks [job]\n"
-        "       drun report events... [-o file] [--text]\n"
-        "       drun doctor [options] [program [args...]]\n"
-        "       drun store [options]\n"
-        "       drun help [topic]\n";
-  }
-  return text +
+  return usage_text(std::string(invoked_as)) +
          "\n"
          "Options may be written with - or _, and may be abbreviated while they are\n"
          "unambiguous. Most options can also be set by a variable (PET_NNODES=3) or by a\n"
@@ -283,10 +295,13 @@ std::string launcher_help_foot() {
          "executed. ${local_rank} in an argument is replaced by the worker's local rank.\n"
          "\n"
          "Exit code: 0 if every worker on every node returned 0; otherwise the code of the\n"
-         "first worker that failed (128+n for signal n). drun's own codes: 2 usage, 120\n"
-         "nodes missing, 121 rejected by the coordinator, 122 node lost, 123 worker hung,\n"
-         "124 time limit reached, 125 system error, 126 program not executable, 127\n"
-         "program not found, 128+n stopped by signal n (docs/reference/exit-codes.md).\n";
+         "first worker that failed (128+n for signal n).\n" +
+         paragraph("drun's own codes: " +
+                   joined(kOwnCodes, ", ",
+                          [](const OwnCode& each) {
+                            return std::string(each.code) + " " + std::string(each.meaning);
+                          }) +
+                   " (docs/reference/exit-codes.md).");
 }
 
 }  // namespace
@@ -311,7 +326,7 @@ std::optional<std::string> topic_help(std::string_view name,
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   const std::string as_option = "--" + std::string(name);
   const auto named = std::find_if(options.begin(), options.end(), [&](const OptionSyntax& option) {
-    return option.known.name == as_option;
+    return option.name == as_option;
   });
   const auto is_meant = [&](const Topic& topic) {
     return topic.name == name || (named != options.end() && named->group.starts_with(topic.group));
@@ -384,184 +399,58 @@ std::string short_usage(std::string_view invoked_as) {
 namespace drun {
 namespace {
 
-constexpr const char kSynopsis[] = R"(.SH NAME
-drun \- start a distributed job on one or several machines
-.SH SYNOPSIS
-.B drun
-.RI [ option ...]
-.RB [ \-\- ]
-.I program
-.RI [ argument ...]
-.br
-.B drun store
-.RI [ option ...]
-.br
-.B drun list
-.RI [ option ...]
-.br
-.B drun status
-.RI [ job ]
-.RI [ option ...]
-.br
-.B drun stop
-.IR job ...
-.RI [ option ...]
-.br
-.B drun logs
-.RI [ job ]
-.RI [ rank ...]
-.RI [ option ...]
-.br
-.B drun stacks
-.RI [ job ]
-.RI [ option ...]
-.br
-.B drun report
-.IR events ...
-.RI [ option ...]
-.br
-.B drun doctor
-.RI [ option ...]
-.RI [ program
-.RI [ argument ...]]
-.br
-.B drun help
-.RI [ topic ]
-.SH DESCRIPTION
-.B drun
-starts the workers of a distributed job, watches them, and stops, restarts and reports the job as a unit.
-It takes the command line of PyTorch's
-.BR torchrun ,
-and starts programs in any language: each worker is a process with
-.BR RANK ,
-.BR LOCAL_RANK ,
-.BR WORLD_SIZE ,
-.BR MASTER_ADDR ,
-.B MASTER_PORT
-and the rest of torchrun's variables in its environment.
+constexpr std::string_view kDescription = R"(.SH DESCRIPTION
+\fBdrun\fR starts the workers of a distributed job, watches them, and stops, restarts and reports
+the job as a unit.
+It takes the command line of PyTorch's \fBtorchrun\fR, and starts programs in any language: each
+worker is a process with \fBRANK\fR, \fBLOCAL_RANK\fR, \fBWORLD_SIZE\fR, \fBMASTER_ADDR\fR,
+\fBMASTER_PORT\fR and the rest of torchrun's variables in its environment.
 .PP
-A
-.I program
-that ends in
-.IR .py ,
-and a module
-.RB ( \-m ),
-is given to
-.BR "python3 \-u" .
+A \fIprogram\fR that ends in \fI.py\fR, and a module (\fB\-m\fR), is given to \fBpython3 \-u\fR.
 Every other program is executed.
-.B ${local_rank}
-in an argument becomes the worker's local rank.
-Words after the program are its own arguments;
-.B drun
-does not look for options among them.
+\fB${local_rank}\fR in an argument becomes the worker's local rank.
+Words after the program are its own arguments; \fBdrun\fR does not look for options among them.
 .PP
-Every agent, one per node, is a
-.B drun
-process with the same command line.
-With several nodes start one on each, or give
-.BR \-\-hosts ,
-and
-.B drun
-starts them over ssh.
-Under Slurm, MPI launchers, PBS, LSF and Kubernetes
-.B drun
-takes the nodes from there.
+Every agent, one per node, is a \fBdrun\fR process with the same command line.
+With several nodes start one on each, or give \fB\-\-hosts\fR, and \fBdrun\fR starts them over ssh.
+Under Slurm, MPI launchers, PBS, LSF and Kubernetes \fBdrun\fR takes the nodes from there.
 .PP
-Started through a link named
-.BR torchrun ,
-.B drun
-has torchrun's defaults where the two differ, and no helper commands.
+Started through a link named \fBtorchrun\fR, \fBdrun\fR has torchrun's defaults where the two
+differ, and no helper commands.
 .SH OPTIONS
-An option may be written with
-.B \-
-or
-.B _
-between its words, and abbreviated to an unambiguous prefix.
+An option may be written with \fB\-\fR or \fB_\fR between its words, and abbreviated to an
+unambiguous prefix.
 The command line has precedence over the environment, and the environment over the file that
-.B \-\-config
-names.
+\fB\-\-config\fR names.
 )";
 
-constexpr const char kEnd[] = R"(.SH ENVIRONMENT
+constexpr std::string_view kEnvironment = R"(.SH ENVIRONMENT
 .TP
-.BI PET_ NAME
-The value of the option
-.BI \-\- name
-that the command line does not have, for example
-.B PET_NPROC_PER_NODE=4
-for
-.BR \-\-nproc\-per\-node=4 .
-A flag's value is
-.B 1
-or
-.BR 0 .
+\fBPET_\fINAME\fR
+The value of the option \fB\-\-\fIname\fR that the command line does not have, for example
+\fBPET_NPROC_PER_NODE=4\fR for \fB\-\-nproc\-per\-node=4\fR.
+A flag's value is \fB1\fR or \fB0\fR.
 Options marked "no variable" ignore it.
 .TP
-.B DRUN_SECRET
-The secret that all nodes of the job share, if
-.B \-\-secret\-file
-is not given.
+\fBDRUN_SECRET\fR
+The secret that all nodes of the job share, if \fB\-\-secret\-file\fR is not given.
 .TP
-.B PYTHON_EXEC
+\fBPYTHON_EXEC\fR
 The Python interpreter of Python programs.
 .TP
-.B LOGLEVEL
-The level of drun's own messages, if
-.B \-\-log\-level
-is not given.
+\fBLOGLEVEL\fR
+The level of drun's own messages, if \fB\-\-log\-level\fR is not given.
 .TP
-.B TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE
-The label of a line, if
-.B \-\-log\-line\-prefix\-template
-is not given.
+\fBTORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE\fR
+The label of a line, if \fB\-\-log\-line\-prefix\-template\fR is not given.
 .SH EXIT STATUS
-.TP
-.B 0
-Every worker of every node returned 0.
-.TP
-.I n
-The first worker that failed returned
-.IR n .
-.TP
-.RI 128+ n
-The first worker that failed was ended by signal
-.IR n ,
-or
-.B drun
-itself was.
-.TP
-.B 1
-Any failure, with
-.B \-\-exit\-code=torchrun
-and under the name torchrun.
-.TP
-.B 2
-Usage error.
-.TP
-.B 120
-Nodes are missing.
-.TP
-.B 121
-This node was rejected.
-.TP
-.B 122
-A node was lost.
-.TP
-.B 123
-A worker hung.
-.TP
-.B 124
-The time limit was reached.
-.TP
-.B 125
-System error.
-.TP
-.B 126
-The program is not executable.
-.TP
-.B 127
-The program was not found.
-.SH EXAMPLES
+0 if every worker on every node returned 0; otherwise the code of the first worker that failed,
+128+\fIn\fR for signal \fIn\fR.
+With \fB\-\-exit\-code=torchrun\fR and under the name torchrun, 1 after any failure.
+drun's own codes:
+)";
+
+constexpr std::string_view kExamples = R"(.SH EXAMPLES
 Four workers on this machine:
 .PP
 .RS 4
@@ -578,8 +467,7 @@ drun \-\-hosts=gpu[0\-2]:4 ./train
 .EE
 .RE
 .PP
-The same, started on each machine, with its own
-.BR \-\-node\-rank :
+The same, started on each machine, with its own \fB\-\-node\-rank\fR:
 .PP
 .RS 4
 .EX
@@ -599,13 +487,29 @@ source <(drun \-\-print\-completion bash)
 .BR ssh (1)
 )";
 
+std::string synopsis() {
+  std::string text =
+      ".SH NAME\ndrun \\- start a distributed job on one or several machines\n" +
+      std::string(".SH SYNOPSIS\n\\fBdrun\\fR [options] [\\-\\-] program [args...]\n");
+  for (const CommandForm& each : kForms)
+    text += ".br\n\\fBdrun " + roff_text(each.command) + "\\fR" +
+            (each.operands.empty() ? "" : " " + roff_text(each.operands)) + "\n";
+  return text;
+}
+
+std::string own_codes() {
+  std::string text;
+  for (const OwnCode& each : kOwnCodes)
+    text += ".TP\n\\fB" + std::string(each.code) + "\\fR\n" + roff_text(each.meaning) + "\n";
+  return text;
+}
+
 std::string option_text(const OptionSyntax& option, bool names_missing_variables) {
-  const KnownOption& known = option.known;
   std::string text = ".TP\n";
-  if (known.letter != 0) text += std::string("\\fB\\-") + known.letter + "\\fR, ";
-  text += "\\fB" + roff_text(known.name) + "\\fR";
+  if (option.letter != 0) text += std::string("\\fB\\-") + option.letter + "\\fR, ";
+  text += "\\fB" + roff_text(option.name) + "\\fR";
   if (!option.type.empty()) {
-    const bool may_follow = known.value == KnownOption::Value::MayFollow;
+    const bool may_follow = option.value == OptionSyntax::Value::MayFollow;
     text += (may_follow ? "[=\\fI" : " \\fI") + roff_text(option.type) + "\\fR" +
             (may_follow ? "]" : "");
   }
@@ -642,11 +546,11 @@ std::string command_text(const CommandSyntax& command) {
 
 std::string man_page(std::span<const CommandSyntax> commands) {
   std::string text = ".TH DRUN 1 2026-11-25 \"drun " + roff_text(kVersion) + "\"\n";
-  text += kSynopsis;
+  text += synopsis() + std::string(kDescription);
   text += launcher_options(commands.front());
   text += ".SH COMMANDS\n";
   for (const CommandSyntax& command : commands.subspan(1)) text += command_text(command);
-  return text + kEnd;
+  return text + std::string(kEnvironment) + own_codes() + std::string(kExamples);
 }
 
 }  // namespace drun

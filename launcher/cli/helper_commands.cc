@@ -175,15 +175,14 @@ Result<Command> parse_helper(const Helper<Parsed>& helper, std::span<const std::
   OptionTable table(variables);
   declare(table, helper, parsed, help);
   Result<Arguments> arguments = table.parse(words, Operands::Anywhere);
-  if (!arguments) return with_context(arguments.error(), name);
+  if (!arguments) return arguments.error();
   if (help) return Command(ShowText{help_text(helper_help_head(name), table.syntax(), ""), 0});
   Words& operands = arguments->operands;
   if (operands.size() > helper.most_words)
-    return Error{ErrorCode::Usage, name + ": unexpected argument \"" + operands[helper.most_words] +
+    return Error{ErrorCode::Usage, "unexpected argument \"" + operands[helper.most_words] +
                                        "\"; to run a program named " + name + ", write drun -- " +
                                        name};
-  Result<Command> command = helper.finish(std::move(parsed), std::move(operands));
-  return command ? std::move(command) : with_context(command.error(), name);
+  return helper.finish(std::move(parsed), std::move(operands));
 }
 
 template <typename Parsed>
@@ -215,7 +214,7 @@ Result<Command> parse_help_command(std::span<const std::string> words, const Loo
   if (std::optional<std::string> text = topic_help(topic, table.syntax()))
     return Command(ShowText{*std::move(text), 0});
   return Error{ErrorCode::Usage,
-               "help: unknown topic \"" + topic + "\"; the topics are listed by drun help"};
+               "unknown topic \"" + topic + "\"; the topics are listed by drun help"};
 }
 
 }  // namespace
@@ -230,6 +229,14 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   };
   std::apply([&try_helper](const auto&... helpers) { (try_helper(helpers), ...); }, kHelpers);
   return command;
+}
+
+std::string command_name(std::span<const std::string> argv) {
+  if (argv.empty()) return "drun";
+  const std::string name = argv[0].substr(argv[0].rfind('/') + 1);
+  const bool is_helper =
+      argv.size() > 1 && name != "torchrun" && !helper_help_head(argv[1]).empty();
+  return is_helper ? name + " " + argv[1] : name;
 }
 
 std::vector<CommandSyntax> command_syntaxes() {

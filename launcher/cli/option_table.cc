@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/facts/files.h"
@@ -10,13 +11,7 @@
 namespace drun {
 namespace {
 
-using Value = KnownOption::Value;
-
-std::string joined(const std::vector<std::string>& values) {
-  std::string all;
-  for (const std::string& value : values) all += (all.empty() ? "" : ",") + value;
-  return all;
-}
+using Value = OptionSyntax::Value;
 
 }  // namespace
 
@@ -24,30 +19,22 @@ void OptionTable::add(const char* names, Target target, const char* type, const 
                       OptionTraits traits) {
   const std::string_view all = names;
   const bool is_flag = std::holds_alternative<bool*>(target);
-  const KnownOption known{.name = all.substr(all.find("--")),
-                          .letter = all.starts_with("--") ? '\0' : all[1],
-                          .value = is_flag                 ? Value::None
-                                   : traits.may_lack_value ? Value::MayFollow
-                                   : traits.takes_pair     ? Value::Pair
-                                                           : Value::Needed,
-                          .may_have_one_dash = traits.may_have_one_dash,
-                          .is_torchruns = traits.is_torchruns};
   constexpr std::size_t kUsual = 128;
   if (options_.empty()) options_.reserve(kUsual);
-  options_.push_back({.syntax = {.known = known,
+  options_.push_back({.syntax = {.name = all.substr(all.find("--")),
+                                 .letter = all.starts_with("--") ? '\0' : all[1],
+                                 .value = is_flag                 ? Value::None
+                                          : traits.may_lack_value ? Value::MayFollow
+                                          : traits.takes_pair     ? Value::Pair
+                                                                  : Value::Needed,
+                                 .may_have_one_dash = traits.may_have_one_dash,
+                                 .is_torchruns = traits.is_torchruns,
+                                 .has_variable = traits.has_variable,
+                                 .may_be_in_file = traits.may_be_in_file,
                                  .group = traits.is_hidden ? "" : title_,
                                  .type = type,
-                                 .text = text,
-                                 .has_variable = traits.has_variable},
-                      .may_be_in_file = traits.may_be_in_file,
+                                 .text = text},
                       .target = std::move(target)});
-}
-
-std::vector<KnownOption> OptionTable::known() const {
-  std::vector<KnownOption> known;
-  known.reserve(options_.size());
-  for (const Option& option : options_) known.push_back(option.syntax.known);
-  return known;
 }
 
 std::vector<OptionSyntax> OptionTable::syntax() const {
@@ -139,7 +126,7 @@ Result<void> OptionTable::take(const ConfigEntry& entry) {
   };
   const std::string name = dashed("--" + entry.name);
   const auto option = std::find_if(options_.begin(), options_.end(), [&name](const Option& each) {
-    return each.may_be_in_file && each.name() == name;
+    return each.syntax.may_be_in_file && each.name() == name;
   });
   if (option == options_.end()) {
     return failed("\"" + entry.name +
@@ -160,13 +147,13 @@ Result<void> OptionTable::take(const ConfigEntry& entry) {
   } else if (option->may_be_repeated()) {
     for (const std::string& value : entry.values) take_value(*option, source, value);
   } else {
-    take_value(*option, source, joined(entry.values));
+    take_value(*option, source, joined(entry.values, ","));
   }
   return {};
 }
 
 Result<Arguments> OptionTable::parse(std::span<const std::string> words, Operands operands) {
-  Result<Arguments> arguments = split_arguments(words, known(), operands);
+  Result<Arguments> arguments = split_arguments(words, syntax(), operands);
   if (!arguments) return arguments;
   std::map<std::string_view, std::optional<std::string>> last;  // counts, as in argparse
   for (const GivenOption& given : arguments->options) {

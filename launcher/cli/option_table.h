@@ -97,7 +97,6 @@ class OptionTable {
 
   // The source of each given value: "--tee", "PET_TEE" or the configuration file.
   std::map<std::string, std::string> sources() const;
-  std::vector<KnownOption> known() const;
   std::vector<OptionSyntax> syntax() const;  // all, including hidden ones
 
  private:
@@ -106,10 +105,9 @@ class OptionTable {
 
   struct Option {
     OptionSyntax syntax;
-    bool may_be_in_file;
     Target target;
 
-    std::string_view name() const { return syntax.known.name; }
+    std::string_view name() const { return syntax.name; }
     bool is_flag() const { return target.index() == 0; }
     bool may_be_repeated() const { return target.index() == 1; }
   };

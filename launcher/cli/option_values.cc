@@ -18,8 +18,9 @@
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
+#include "agent/numbers.h"
+#include "launcher/base/text.h"
 #include "rendezvous/base/signal_names.h"
-#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -29,11 +30,7 @@ Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)
 // Parses all of `text` as a number, without a '+' sign.
 template <typename Number>
 std::optional<Number> number(std::string_view text) {
-  text = trimmed(text);
-  Number value{};
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return agent::whole_number<Number>(trimmed(text));
 }
 
 struct Range {
@@ -44,11 +41,8 @@ struct Range {
 Result<int> integer(std::string_view text, Range range, std::string_view what) {
   const std::optional<long long> value = number<long long>(text);
   if (value && *value >= range.low && *value <= range.high) return static_cast<int>(*value);
-  std::string reason = "expected " + std::string(what) + ", a whole number ";
-  if (range.high == std::numeric_limits<int>::max()) {
-    return bad(reason + "not under " + std::to_string(range.low));
-  }
-  return bad(reason + "from " + std::to_string(range.low) + " to " + std::to_string(range.high));
+  return bad("expected " + std::string(what) + ", a whole number from " +
+             std::to_string(range.low) + " to " + std::to_string(range.high));
 }
 
 template <typename T>
@@ -66,12 +60,9 @@ Result<T> one_of(std::string_view text, WordList<T> words) {
   std::string lower(trimmed(text));
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  std::string names;
-  for (const Word<T>& each : words) {
+  for (const Word<T>& each : words)
     if (each.word == lower) return each.value;
-    names += (names.empty() ? "" : ", ") + std::string(each.word);
-  }
-  return bad("expected one of " + names);
+  return bad("expected one of " + joined(words, ", ", &Word<T>::word));
 }
 
 template <typename T>
@@ -115,8 +106,8 @@ Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zer
   const bool is_good = value && std::isfinite(*value) && *value <= kMostSeconds &&
                        (may_be_zero ? *value >= 0 : *value > 0);
   if (!is_good) {
-    return bad(std::string("expected seconds, ") + (may_be_zero ? "0 or more" : "more than 0") +
-               ", such as 30 or 0.5");
+    return bad(std::string("expected seconds, ") + (may_be_zero ? "0" : "more than 0") +
+               " to 1000000000, such as 30 or 0.5");
   }
   return std::chrono::milliseconds(std::llround(std::ceil(*value * 1000.0)));
 }

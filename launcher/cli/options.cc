@@ -27,7 +27,7 @@ Result<void> export_mca(HostOptions& hosts) {
 }
 
 Result<void> take_several(Options& options, const Arguments& arguments,
-                          const std::vector<KnownOption>& known) {
+                          const std::vector<OptionSyntax>& known) {
   if (divides(options, arguments)) return take_programs(options, arguments, known);
   if (!options.app) return {};
   const std::optional<std::string> text = whole_text_of(*options.app);
@@ -86,7 +86,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   if (Result<void> taken = export_mca(options.hosts); !taken) return taken.error();
   options.program = arguments->program.value_or("");
   options.program_arguments = own_arguments(arguments->program_arguments, is_torchrun);
-  if (Result<void> taken = take_several(options, *arguments, table.known()); !taken)
+  if (Result<void> taken = take_several(options, *arguments, table.syntax()); !taken)
     return taken.error();
   if (!options.log_level) {
     if (const auto level = variables("LOGLEVEL"))

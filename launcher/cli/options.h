@@ -300,6 +300,9 @@ using Command =
 // newline. Never throws.
 Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables);
 
+// The name in messages: "drun", "torchrun", "drun status".
+std::string command_name(std::span<const std::string> argv);
+
 // Removes options about the job's workers, their output and exit, and keeps those about nodes and
 // rendezvous.
 Options doctor_options(Options options);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/option_values.h"
 
 namespace drun {
@@ -63,7 +64,7 @@ Result<void> take_option(ProgramOptions& program, const GivenOption& given) {
 
 // Parses the options and program after a `:` or in a line of a file.
 Result<ProgramOptions> parse_program(std::span<const std::string> words,
-                                     std::span<const KnownOption> known) {
+                                     std::span<const OptionSyntax> known) {
   Result<Arguments> arguments = split_arguments(words, known);
   if (!arguments) return arguments.error();
   ProgramOptions program;
@@ -200,7 +201,7 @@ bool divides(const Options& options, const Arguments& arguments) {
 }
 
 Result<void> take_programs(Options& options, const Arguments& arguments,
-                           std::span<const KnownOption> known) {
+                           std::span<const OptionSyntax> known) {
   const std::string separator = options.separator.value_or(":");
   const std::string hint = options.separator
                                ? ""
@@ -217,7 +218,7 @@ Result<void> take_programs(Options& options, const Arguments& arguments,
 }
 
 Result<void> take_app_file(Options& options, const Arguments& arguments, std::string_view text,
-                           std::span<const KnownOption> known) {
+                           std::span<const OptionSyntax> known) {
   const std::string file = "--app=" + options.app.value_or("");
   if (arguments.program)
     return program_error(file + ": the file lists the programs, but " + *arguments.program +
@@ -249,9 +250,9 @@ Result<void> take_app_file(Options& options, const Arguments& arguments, std::st
 
 Result<std::vector<std::vector<std::string>>> parse_app_file(std::string_view text) {
   std::vector<Words> lines;
-  for (int number = 1; !text.empty(); ++number) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  int number = 0;
+  for (std::string_view line : lines_of(text)) {
+    ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::size_t begin = line.find_first_not_of(" \t");
     if (begin == line.npos || line[begin] == '#') continue;

@@ -30,11 +30,11 @@ bool divides(const Options& options, const Arguments& arguments);
 // Stores the programs of such a command line in `options`, and moves the first program's options to
 // it. `known`: all options of drun, for error messages about those of the job.
 Result<void> take_programs(Options& options, const Arguments& arguments,
-                           std::span<const KnownOption> known);
+                           std::span<const OptionSyntax> known);
 
 // Does the same with the text of --app=FILE.
 Result<void> take_app_file(Options& options, const Arguments& arguments, std::string_view text,
-                           std::span<const KnownOption> known);
+                           std::span<const OptionSyntax> known);
 
 // Splits each line of the file into words.
 Result<std::vector<std::vector<std::string>>> parse_app_file(std::string_view text);

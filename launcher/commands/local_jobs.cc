@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
@@ -18,7 +17,9 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/numbers.h"
 #include "agent/process/descendants.h"
+#include "launcher/facts/files.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun {
@@ -119,25 +120,14 @@ namespace {
 
 constexpr std::chrono::seconds kTimeForJob{5};  // agents answer within 3 s
 
-// A file of /proc, up to 64 KiB.
-std::string proc_file(int pid, const char* name) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
-  std::string text(std::size_t{64} << 10, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
-}
-
-std::optional<int> number_at(std::string_view text) {
-  int number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return ec == std::errc() && end != text.data() ? std::optional(number) : std::nullopt;
+std::string proc_file(int pid, const std::string& name) {
+  return text_of_file("/proc/" + std::to_string(pid) + "/" + name);
 }
 
 // The variable of a worker; its agent is its parent.
 std::string run_id_of_workers(int agent_pid) {
   const std::string pid = std::to_string(agent_pid);
-  std::istringstream children(proc_file(agent_pid, ("task/" + pid + "/children").c_str()));
+  std::istringstream children(proc_file(agent_pid, "task/" + pid + "/children"));
   constexpr std::string_view kVariable = "TORCHELASTIC_RUN_ID=";
   for (int child = 0; children >> child;) {
     std::istringstream variables(proc_file(child, "environ"));
@@ -159,8 +149,8 @@ std::optional<StatusNames> names_in_proc(std::string_view name) {
   const std::size_t user = name.find('/');
   const std::size_t pid = user == name.npos ? user : name.find('/', user + 1);
   if (pid == name.npos) return std::nullopt;
-  const std::optional<int> user_number = number_at(name.substr(user + 1));
-  const std::optional<int> agent_pid = number_at(name.substr(pid + 1));
+  const std::optional<int> user_number = agent::leading_number<int>(name.substr(user + 1));
+  const std::optional<int> agent_pid = agent::leading_number<int>(name.substr(pid + 1));
   struct stat about {};
   if (!user_number || !agent_pid ||
       stat(("/proc/" + std::to_string(*agent_pid)).c_str(), &about) != 0 ||

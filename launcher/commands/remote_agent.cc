@@ -243,9 +243,9 @@ int run(const NodeSpec& spec, const std::string& scratch, Channel& channel) {
     if (!plan.agent.output.gathers_by_channel) style.log_directory = ended.log_directory;
     style.timeouts = ended.timeouts;
     style.has_shown_stderr = has_shown_stderr(plan.agent, ended);
-    const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
+    const bool has_printed = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
-            .text = is_told ? std::string() : report_text(ended.outcome, style),
+            .text = has_printed ? std::string() : report_text(ended.outcome, style),
             .report = {},
             .could_not_reach = could_not_reach(ended.outcome),
             .events = ended.events};
@@ -289,8 +289,8 @@ int run_from_stdin() {
     if (!message) return channel.decline(message.error().message, kRendezvousRefused);
     if (const auto* const lookups = std::get_if<Lookups>(&*message)) {
       channel.send(look_up(*lookups, host));
-    } else if (auto* const told = std::get_if<NodeSpec>(&*message)) {
-      spec = std::move(*told);
+    } else if (auto* const sent = std::get_if<NodeSpec>(&*message)) {
+      spec = std::move(*sent);
       add_own_variables(*spec, host.environment);
       Result<Place> place = open_place(spec->plan.agent.join, *spec, host);
       if (!place) return channel.decline(place.error().message, kSystemError);

@@ -23,7 +23,7 @@ namespace drun {
 namespace {
 
 // How the outcome is reported.
-struct Telling {
+struct Reporting {
   ReportStyle style;
   std::string report_file;  // the user's path; empty: none
   std::string html_file{};  // likewise
@@ -35,43 +35,43 @@ struct Telling {
 };
 
 // Returns whether the HTML file was written.
-bool write_html(const Outcome& outcome, const Telling& telling) {
-  return !telling.html_file.empty() &&
-         write_report(telling.html_file, html_report_of(telling.events, outcome),
-                      telling.style.invoked_as);
+bool write_html(const Outcome& outcome, const Reporting& reporting) {
+  return !reporting.html_file.empty() &&
+         write_report(reporting.html_file, html_report_of(reporting.events, outcome),
+                      reporting.style.invoked_as);
 }
 
 // Returns whether the report file was written.
-bool write_json(const Outcome& outcome, const Telling& telling) {
-  if (telling.report_file.empty()) return false;
+bool write_json(const Outcome& outcome, const Reporting& reporting) {
+  if (reporting.report_file.empty()) return false;
   const std::string text =
-      report_for_file(telling.report_file, outcome, exit_code(outcome, telling.exit_codes),
-                      telling.placements, telling.style, telling.phase_times);
-  return write_report(telling.report_file, text, telling.style.invoked_as);
+      report_for_file(reporting.report_file, outcome, exit_code(outcome, reporting.exit_codes),
+                      reporting.placements, reporting.style, reporting.phase_times);
+  return write_report(reporting.report_file, text, reporting.style.invoked_as);
 }
 
 // Reports the end of a job and returns the exit code.
-int tell(const Outcome& outcome, Telling telling) {
+int report_end(const Outcome& outcome, Reporting reporting) {
   // Write the file first, so that the text can name it.
-  if (write_json(outcome, telling)) telling.style.report_file = telling.report_file;
-  if (write_html(outcome, telling))
-    telling.style.report_file +=
-        (telling.style.report_file.empty() ? "" : ", ") + telling.html_file;
-  const bool is_told = telling.is_doctor && is_verdict(outcome);
-  if (!is_told) std::fputs(report_text(outcome, telling.style).c_str(), stderr);
-  return exit_code(outcome, telling.exit_codes);
+  if (write_json(outcome, reporting)) reporting.style.report_file = reporting.report_file;
+  if (write_html(outcome, reporting))
+    reporting.style.report_file +=
+        (reporting.style.report_file.empty() ? "" : ", ") + reporting.html_file;
+  const bool has_printed = reporting.is_doctor && is_verdict(outcome);
+  if (!has_printed) std::fputs(report_text(outcome, reporting.style).c_str(), stderr);
+  return exit_code(outcome, reporting.exit_codes);
 }
 
 // Reports an error that occurs before the agent starts, on one line and in the report files.
-int tell_early(const Outcome& outcome, const Error& error, const Telling& telling) {
-  std::fputs(error_text(telling.style.invoked_as, error).c_str(), stderr);
-  write_json(outcome, telling);
-  write_html(outcome, telling);
-  return exit_code(outcome, telling.exit_codes);
+int report_early(const Outcome& outcome, const Error& error, const Reporting& reporting) {
+  std::fputs(error_text(reporting.style.invoked_as, error).c_str(), stderr);
+  write_json(outcome, reporting);
+  write_html(outcome, reporting);
+  return exit_code(outcome, reporting.exit_codes);
 }
 
-int tell_error(const Error& error, const Telling& telling) {
-  return tell_early(Outcome{.ending = NotRun{error}}, error, telling);
+int report_error(const Error& error, const Reporting& reporting) {
+  return report_early(Outcome{.ending = NotRun{error}}, error, reporting);
 }
 
 // The outcome of a single-node job whose program cannot be started, as detected in advance.
@@ -106,7 +106,7 @@ void requeue(const std::string& job, const HostFacts& host, const Log& log) {
   io.run();
 }
 
-Telling telling_of(const Options& options, const HostFacts& host) {
+Reporting reporting_of(const Options& options, const HostFacts& host) {
   return {.style = {.invoked_as = options.invoked_as,
                     .has_color = host.has_terminal && !variable(host, "NO_COLOR"),
                     .columns = host.columns,
@@ -144,18 +144,18 @@ bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end) {
 }
 
 int run_job(const Options& options, const HostFacts& host) {
-  Telling telling = telling_of(options, host);
+  Reporting reporting = reporting_of(options, host);
   if (const Result<ReportFiles> reports = report_files(options.reports, host); reports) {
-    telling.report_file = reports->json.value_or("");
-    telling.html_file = reports->html.value_or("");
+    reporting.report_file = reports->json.value_or("");
+    reporting.html_file = reports->html.value_or("");
   }
   const Result<Plan> planned = make_plan(options, host);
-  if (!planned) return tell_error(planned.error(), telling);
+  if (!planned) return report_error(planned.error(), reporting);
   const Plan& plan = *planned;
-  telling.exit_codes = plan.exit_codes;
-  telling.report_file = plan.report_file.value_or("");
-  telling.html_file = plan.html_report_file.value_or("");
-  telling.placements = plan.agent.worker.placements;
+  reporting.exit_codes = plan.exit_codes;
+  reporting.report_file = plan.report_file.value_or("");
+  reporting.html_file = plan.html_report_file.value_or("");
+  reporting.placements = plan.agent.worker.placements;
   if (plan.dry_run) {
     std::fputs((*plan.dry_run == DryRun::Json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
     return 0;
@@ -166,22 +166,22 @@ int run_job(const Options& options, const HostFacts& host) {
   for (const std::string& warning : plan.warnings) log.warning(warning);
   if (plan.cannot_start) {
     const Error error{ErrorCode::Spawn, plan.cannot_start->message};
-    return tell_early(not_started(plan), error, telling);
+    return report_early(not_started(plan), error, reporting);
   }
-  const Result<int> code = agent::run_guarded([&plan, &host, &log, &telling] {
+  const Result<int> code = agent::run_guarded([&plan, &host, &log, &reporting] {
     const agent::AgentEnd end = agent::run_agent(plan.agent, log);
-    telling.style.log_directory = end.log_directory;
-    telling.style.timeouts = end.timeouts;
-    telling.events = end.events;
-    telling.phase_times = end.phases;
-    telling.style.has_shown_stderr = has_shown_stderr(plan.agent, end);
-    const int exit_code = tell(end.outcome, telling);
+    reporting.style.log_directory = end.log_directory;
+    reporting.style.timeouts = end.timeouts;
+    reporting.events = end.events;
+    reporting.phase_times = end.phases;
+    reporting.style.has_shown_stderr = has_shown_stderr(plan.agent, end);
+    const int exit_code = report_end(end.outcome, reporting);
     const bool is_preempted = std::holds_alternative<Preempted>(end.outcome.ending);
     if (is_preempted && plan.requeues && end.was_coordinator)
       requeue(plan.agent.deadline->slurm_job, host, log);
     return exit_code;
   });
-  return code ? *code : tell_error(code.error(), telling);
+  return code ? *code : report_error(code.error(), reporting);
 }
 
 }  // namespace drun

@@ -26,7 +26,7 @@ constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 Error cannot_read(const std::string& path, int error_number) {
-  return {ErrorCode::System, "cannot read " + path + ": " + std::strerror(error_number) +
+  return {ErrorCode::System, "cannot read " + path + ": " + system_message(error_number) +
                                  "; give files that --events has written"};
 }
 

@@ -1,22 +1,19 @@
 #include "launcher/engines/engine_facts.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "agent/numbers.h"
 
 namespace drun::engines {
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, ec] = std::from_chars(text.data(), last, value);
-  if (text.empty() || text.front() == '-' || ec != std::errc() || end != last) return std::nullopt;
-  return value;
+  return text.starts_with('-') ? std::nullopt : agent::whole_number<std::int64_t>(text);
 }
 
-std::string shown(const EngineFact<std::string>& told) {
+std::string shown(const EngineFact<std::string>& fact) {
   constexpr std::size_t kMostBytes = 80;
-  const bool is_long = told.value.size() > kMostBytes;
-  return told.from + "=\"" + told.value.substr(0, kMostBytes) + (is_long ? "...\"" : "\"");
+  const bool is_long = fact.value.size() > kMostBytes;
+  return fact.from + "=\"" + fact.value.substr(0, kMostBytes) + (is_long ? "...\"" : "\"");
 }
 
 std::string_view short_name(std::string_view host) {
@@ -55,12 +52,12 @@ std::optional<EngineFact<std::string>> Reading::text(std::string_view name) cons
 }
 
 std::optional<EngineFact<int>> Reading::number(std::string_view name, int least) {
-  const std::optional<EngineFact<std::string>> told = text(name);
-  if (!told) return std::nullopt;
-  const std::optional<std::int64_t> value = whole_number(told->value);
+  const std::optional<EngineFact<std::string>> fact = text(name);
+  if (!fact) return std::nullopt;
+  const std::optional<std::int64_t> value = whole_number(fact->value);
   if (value && *value >= least && *value <= kMostCount)
-    return EngineFact<int>{static_cast<int>(*value), told->from};
-  blame(shown(*told) + " is not a whole number from " + std::to_string(least) + " to " +
+    return EngineFact<int>{static_cast<int>(*value), fact->from};
+  blame(shown(*fact) + " is not a whole number from " + std::to_string(least) + " to " +
         std::to_string(kMostCount) + "; unset it, or give the flags");
   return std::nullopt;
 }
@@ -71,9 +68,9 @@ std::optional<EngineFact<int>> Reading::needed_number(std::string_view name, int
 }
 
 std::optional<EngineFact<std::string>> Reading::needed_text(std::string_view name) {
-  std::optional<EngineFact<std::string>> told = text(name);
-  if (!told) miss(name);
-  return told;
+  std::optional<EngineFact<std::string>> fact = text(name);
+  if (!fact) miss(name);
+  return fact;
 }
 
 void Reading::miss(std::string_view name) {

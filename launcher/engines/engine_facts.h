@@ -54,12 +54,12 @@ using FileText = std::function<std::optional<std::string>(const std::string& pat
 // process calls it once, and rank 0 provides the text. Blocks until all have called. Error
 // Unreachable: the engine supports it, but this machine lacks the means, such as a library.
 struct MeetingResult {
-  std::string told{};
+  std::string text{};
   int processes = 0;  // number of started processes; 0: unknown
 };
 // The key of that text.
 inline constexpr const char* kMeetingKey = "drun-node-0";
-using Meeting = std::function<Result<MeetingResult>(const std::optional<std::string>& told)>;
+using Meeting = std::function<Result<MeetingResult>(const std::optional<std::string>& own_text)>;
 
 using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
 
@@ -105,7 +105,7 @@ class Reading {
 };
 
 // NAME="value", shortened if the value is long.
-std::string shown(const EngineFact<std::string>& told);
+std::string shown(const EngineFact<std::string>& fact);
 
 // Parses all of `text` as a decimal number without a sign.
 std::optional<std::int64_t> whole_number(std::string_view text);

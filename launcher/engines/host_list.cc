@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/text.h"
 #include "launcher/engines/engine_facts.h"
-#include "rendezvous/base/text.h"
 
 namespace drun::engines {
 namespace {
@@ -212,13 +212,6 @@ Result<Words> expand_host_list(std::string_view list) { return Parser(list).pars
 
 namespace {
 
-std::string_view next_word(std::string_view& text, std::string_view blanks) {
-  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
-  const std::string_view word = text.substr(0, text.find_first_of(blanks));
-  text.remove_prefix(word.size());
-  return word;
-}
-
 // Counts slots per host; rejects invalid hosts.
 class Counter {
  public:
@@ -244,10 +237,8 @@ class Counter {
 // One slot per line, for the host in its first word.
 std::optional<SlotList> slots_from_lines(std::string_view text, std::string from) {
   Counter counter;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const std::string_view host = next_word(line, kBlanks);
+  for (std::string_view line : lines_of(text)) {
+    const std::string_view host = next_word(line);
     if (!host.empty() && !counter.add(host, 1)) return std::nullopt;
   }
   return std::move(counter).list(std::move(from));
@@ -257,7 +248,7 @@ std::optional<SlotList> slots_from_lines(std::string_view text, std::string from
 
 std::optional<SlotList> slots_from_words(std::string_view text, std::string from) {
   Counter counter;
-  for (auto host = next_word(text, kBlanks); !host.empty(); host = next_word(text, kBlanks)) {
+  for (auto host = next_word(text); !host.empty(); host = next_word(text)) {
     if (!counter.add(host, 1)) return std::nullopt;
   }
   return std::move(counter).list(std::move(from));
@@ -265,8 +256,8 @@ std::optional<SlotList> slots_from_words(std::string_view text, std::string from
 
 std::optional<SlotList> slots_from_pairs(std::string_view text, std::string from) {
   Counter counter;
-  for (auto host = next_word(text, kBlanks); !host.empty(); host = next_word(text, kBlanks)) {
-    const auto slots = whole_number(next_word(text, kBlanks));
+  for (auto host = next_word(text); !host.empty(); host = next_word(text)) {
+    const auto slots = whole_number(next_word(text));
     if (!slots || *slots > kMostCount || !counter.add(host, static_cast<int>(*slots)))
       return std::nullopt;
   }

@@ -2,25 +2,16 @@
 
 #include <algorithm>
 
+#include "launcher/base/text.h"
 #include "launcher/engines/engine_facts.h"
-#include "rendezvous/base/text.h"
 
 namespace drun::engines {
 namespace {
 
-std::string_view next_word(std::string_view& text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
-  text.remove_prefix(word.size());
-  return word;
-}
-
 // The domain after "HOSTNAME." in /etc/hosts, from a line such as
 // "10.1.2.3  train-1.train.default.svc.cluster.local  train-1".
 std::optional<std::string> domain_of(std::string_view hosts, const std::string& hostname) {
-  while (!hosts.empty()) {
-    std::string_view line = hosts.substr(0, hosts.find('\n'));
-    hosts.remove_prefix(std::min(line.size() + 1, hosts.size()));
+  for (std::string_view line : lines_of(hosts)) {
     line = line.substr(0, line.find('#'));
     next_word(line);
     for (auto name = next_word(line); !name.empty(); name = next_word(line)) {

@@ -103,20 +103,20 @@ std::string own_place(const EngineContext& context) {
 // Rank 0 sends "PLACE/JOB" to all ranks: its address, and a unique name of the job.
 void meet(Reading& reading, const EngineContext& context, const Names& names, Facts& facts) {
   if (!context.meeting || !facts.node_rank || !facts.wrong.empty()) return;
-  std::optional<std::string> told;
-  if (facts.node_rank->value == 0) told = own_place(context) + "/" + context.random_id;
-  const Result<MeetingResult> met = context.meeting(told);
+  std::optional<std::string> own_text;
+  if (facts.node_rank->value == 0) own_text = own_place(context) + "/" + context.random_id;
+  const Result<MeetingResult> met = context.meeting(own_text);
   if (!met && met.error().code == ErrorCode::Unreachable) return;
-  const std::size_t slash = met ? met->told.find('/') : std::string::npos;
+  const std::size_t slash = met ? met->text.find('/') : std::string::npos;
   if (slash == std::string::npos) {
     return reading.blame(std::string("the ranks cannot meet over ") + names.meeting + ": " +
-                         (met ? "\"" + met->told.substr(0, 80) + "\" is not what rank 0 tells"
+                         (met ? "\"" + met->text.substr(0, 80) + "\" is not what rank 0 sends"
                               : met.error().message) +
                          "; write " + names.export_option + ", or give --master-addr");
   }
   const std::string from = std::string(names.meeting) + ", from rank 0";
-  if (slash > 0) facts.master_addr = EngineFact<std::string>{met->told.substr(0, slash), from};
-  const auto id = run_id_from("mpi-", met->told.substr(slash + 1));
+  if (slash > 0) facts.master_addr = EngineFact<std::string>{met->text.substr(0, slash), from};
+  const auto id = run_id_from("mpi-", met->text.substr(slash + 1));
   if (id && !facts.run_id) facts.run_id = EngineFact<std::string>{*id, from};
   if (met->processes > 0 && !facts.nodes)
     facts.nodes = EngineFact<int>{met->processes, names.meeting};
@@ -153,7 +153,7 @@ void find_master(Reading& reading, const EngineContext& context, const Names& na
     facts.is_slurm_name = slurm_first_host(context).has_value();
     return;
   }
-  facts.no_master = std::string(names.engine) + " does not tell where rank 0 is; write " + remedy;
+  facts.no_master = "it does not report where rank 0 is; write " + remedy;
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
   if (const auto first = first_host_of_job(context)) {
     facts.master_addr = first;
@@ -249,7 +249,7 @@ std::optional<Facts> pmix(const EngineContext& context) {
   if (const auto given = reading.text("MASTER_ADDR")) facts.master_addr = given;
   if (!facts.nodes) reading.miss("the number of processes (no variable has it: give --nnodes)");
   if (!facts.master_addr)
-    facts.no_master = "PMIx does not tell where rank 0 is; give --master-addr or set MASTER_ADDR";
+    facts.no_master = "it does not report where rank 0 is; give --master-addr or set MASTER_ADDR";
   find_port(reading, facts);
   return facts;
 }

@@ -62,9 +62,9 @@ Result<void> ask(int fd, PmiMeeting& meeting, milliseconds limit) {
 
 }  // namespace
 
-PmiMeeting::PmiMeeting(std::optional<std::string> told) : told_(std::move(told)) {
-  assert(!told_ ||
-         (told_->size() <= kMostPmiBytes && told_->find_first_of(" \n") == std::string::npos));
+PmiMeeting::PmiMeeting(std::optional<std::string> own_text) : own_text_(std::move(own_text)) {
+  assert(!own_text_ || (own_text_->size() <= kMostPmiBytes &&
+                        own_text_->find_first_of(" \n") == std::string::npos));
 }
 
 std::string PmiMeeting::command() const {
@@ -75,7 +75,7 @@ std::string PmiMeeting::command() const {
     case Step::Space:
       return "get_my_kvsname";
     case Step::Put:
-      return "put" + key + " value=" + told_.value_or("");
+      return "put" + key + " value=" + own_text_.value_or("");
     case Step::Barrier:
       return "barrier_in";
     case Step::Get:
@@ -115,16 +115,16 @@ Result<bool> PmiMeeting::understand(const std::string& line) {
   }
   if (step_ == Step::Space) space_ = field_of(line, "kvsname").value_or("");
   if (step_ == Step::Get) text_ = field_of(line, "value").value_or("");
-  const bool is_put_next = step_ == Step::Space && told_;
+  const bool is_put_next = step_ == Step::Space && own_text_;
   step_ = step_ == Step::Space && !is_put_next ? Step::Barrier
                                                : static_cast<Step>(static_cast<int>(step_) + 1);
   return true;
 }
 
-Result<std::string> meet_by_pmi(int fd, const std::optional<std::string>& told,
+Result<std::string> meet_by_pmi(int fd, const std::optional<std::string>& own_text,
                                 milliseconds limit) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  PmiMeeting meeting(told);
+  PmiMeeting meeting(own_text);
   while (!meeting.is_over()) {
     if (const Result<void> answered = ask(fd, meeting, limit); !answered) return answered.error();
   }

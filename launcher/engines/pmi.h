@@ -23,8 +23,8 @@ inline constexpr std::size_t kMostPmiBytes = 512;
 // Composes the requests and interprets the answers. Does no I/O.
 class PmiMeeting {
  public:
-  // `told`: the text of rank 0; absent on other ranks.
-  explicit PmiMeeting(std::optional<std::string> told);
+  // `own_text`: the text of rank 0; absent on other ranks.
+  explicit PmiMeeting(std::optional<std::string> own_text);
 
   // The line to send next. Valid until is_over().
   std::string request() const;
@@ -42,14 +42,14 @@ class PmiMeeting {
   std::string command() const;
   Result<bool> understand(const std::string& line);
 
-  std::optional<std::string> told_;
+  std::optional<std::string> own_text_;
   Step step_ = Step::Init;
   std::string read_;
   std::string space_;  // the engine's name for the job's keys
   std::string text_;
 };
 
-Result<std::string> meet_by_pmi(int fd, const std::optional<std::string>& told,
+Result<std::string> meet_by_pmi(int fd, const std::optional<std::string>& own_text,
                                 std::chrono::milliseconds limit);
 
 // --- PMIx (pmix.cc), spoken by Open MPI 5 and other launchers with each process that they start.
@@ -64,7 +64,7 @@ inline constexpr const char* kPmixLibrary = "libpmix.so.2";
 // Whether drun was built with PMIx's headers.
 bool has_pmix();
 
-Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& told,
+Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& own_text,
                                    std::chrono::milliseconds limit,
                                    const std::string& library = kPmixLibrary);
 

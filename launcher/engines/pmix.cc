@@ -66,19 +66,19 @@ class PmixTalk {
  public:
   explicit PmixTalk(const Functions& pmix) : pmix_(pmix) {}
 
-  std::string hold(const std::optional<std::string>& told) {
+  std::string hold(const std::optional<std::string>& own_text) {
     pmix_proc_t self{};
     // For example, the library's version differs from the launcher's. Treat it as missing.
     if (!is_good("PMIx_Init", pmix_.init(&self, nullptr, 0))) return "U" + refusal_.substr(1);
-    const std::string answer = exchange(self, told);
+    const std::string answer = exchange(self, own_text);
     // An engine treats a process that exits without PMIx_Finalize as crashed.
     pmix_.finalize(nullptr, 0);
     return answer;
   }
 
  private:
-  std::string exchange(const pmix_proc_t& self, const std::optional<std::string>& told) {
-    if (told && !put(*told)) return refusal_;
+  std::string exchange(const pmix_proc_t& self, const std::optional<std::string>& own_text) {
+    if (own_text && !put(*own_text)) return refusal_;
     pmix_info_t collect{};
     std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
     collect.value.type = PMIX_BOOL;
@@ -89,13 +89,13 @@ class PmixTalk {
     pmix_value_t* text = nullptr;
     if (!is_good("PMIx_Get", pmix_.get(&first, kMeetingKey, nullptr, 0, &text))) return refusal_;
     if (text == nullptr || text->type != PMIX_STRING || text->data.string == nullptr)
-      return "Rrank 0 has told no text";
+      return "Rrank 0 has sent no text";
     const std::string words = text->data.string;  // copy before the next call
     return "M" + std::to_string(processes(self)) + " " + words;
   }
 
-  bool put(const std::string& told) {
-    std::string text = told;
+  bool put(const std::string& own_text) {
+    std::string text = own_text;
     pmix_value_t value{};
     value.type = PMIX_STRING;
     value.data.string = text.data();
@@ -122,20 +122,20 @@ class PmixTalk {
   std::string refusal_;
 };
 
-std::string answer_of(const std::optional<std::string>& told, const std::string& library) {
+std::string answer_of(const std::optional<std::string>& own_text, const std::string& library) {
   void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);  // for its plug-ins
   if (loaded == nullptr) return std::string("U") + dlerror();
   const Functions pmix = functions_of(loaded);
   if (!pmix.are_all()) return "U" + library + " lacks a function";
-  return PmixTalk(pmix).hold(told);
+  return PmixTalk(pmix).hold(own_text);
 }
 
 // PMIx_Fence waits for ranks that may never call it, so this process must die with its parent.
-[[noreturn]] void talk(pid_t parent, int to, const std::optional<std::string>& told,
+[[noreturn]] void talk(pid_t parent, int to, const std::optional<std::string>& own_text,
                        const std::string& library) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
-  const std::string answer = answer_of(told, library);
+  const std::string answer = answer_of(own_text, library);
   const auto written = write(to, answer.data(), std::min(answer.size(), kMostAnswerBytes));
   _exit(written < 0 ? 1 : 0);
 }
@@ -164,7 +164,7 @@ Result<MeetingResult> understood(const std::string& answer) {
   if (kind == 'M' && blank != rest.npos) {
     const auto processes = whole_number(rest.substr(0, blank));
     return MeetingResult{
-        .told = rest.substr(blank + 1),
+        .text = rest.substr(blank + 1),
         .processes = static_cast<int>(std::min<long long>(processes.value_or(0), 1 << 30))};
   }
   if (kind == 'U') return Error{ErrorCode::Unreachable, rest};
@@ -179,7 +179,7 @@ Result<MeetingResult> understood(const std::string& answer) {
 
 bool has_pmix() { return true; }
 
-Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& told, milliseconds limit,
+Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& own_text, milliseconds limit,
                                    const std::string& library) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return system_error("make a pipe for PMIx", errno);
@@ -188,7 +188,7 @@ Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& told, milli
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return system_error("fork to talk over PMIx", errno);
-  if (child == 0) talk(parent, theirs.get(), told, library);
+  if (child == 0) talk(parent, theirs.get(), own_text, library);
   theirs.reset();
   const std::optional<std::string> answer = read_all(ours.get(), Clock::now() + limit);
   if (!answer) kill(child, SIGKILL);

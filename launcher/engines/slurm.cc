@@ -11,10 +11,10 @@ constexpr std::int64_t kFirstSpecialStep = 0xFFFFFFF0;
 
 std::optional<EngineFact<std::string>> step_of(const Reading& reading) {
   for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"}) {
-    const auto told = reading.text(name);
-    if (!told) continue;
-    const std::optional<std::int64_t> id = whole_number(told->value);
-    return id && *id < kFirstSpecialStep ? told : std::nullopt;
+    const auto fact = reading.text(name);
+    if (!fact) continue;
+    const std::optional<std::int64_t> id = whole_number(fact->value);
+    return id && *id < kFirstSpecialStep ? fact : std::nullopt;
   }
   return std::nullopt;
 }
@@ -32,8 +32,8 @@ std::optional<EngineFact<int>> listed_gpus(Reading& reading, std::string_view na
 // A number, or a list in some versions of Slurm.
 std::optional<EngineFact<int>> gpus_on_node(Reading& reading) {
   constexpr std::string_view kName = "SLURM_GPUS_ON_NODE";
-  const auto told = reading.text(kName);
-  const bool is_listed = told && is_list(told->value);
+  const auto fact = reading.text(kName);
+  const bool is_listed = fact && is_list(fact->value);
   return is_listed ? listed_gpus(reading, kName) : reading.number(kName, 0);
 }
 
@@ -49,18 +49,18 @@ void read_grants(Reading& reading, Facts& facts, std::string_view list) {
 
 // Ports that Slurm reserved on all nodes of the step: "17123-17124", "17123,17130".
 void read_reserved_ports(Reading& reading, Facts& facts) {
-  const auto told = reading.text("SLURM_STEP_RESV_PORTS");
-  if (!told) return;
-  const auto ports = expand_host_list("[" + told->value + "]");
+  const auto fact = reading.text("SLURM_STEP_RESV_PORTS");
+  if (!fact) return;
+  const auto ports = expand_host_list("[" + fact->value + "]");
   const auto port_at = [&](std::size_t at) -> std::optional<EngineFact<int>> {
     if (!ports || ports->size() <= at) return std::nullopt;
     const std::optional<std::int64_t> port = whole_number((*ports)[at]);
     if (!port || *port < 1 || *port > 65535) return std::nullopt;
-    return EngineFact<int>{static_cast<int>(*port), told->from};
+    return EngineFact<int>{static_cast<int>(*port), fact->from};
   };
   facts.master_port = port_at(0);
   facts.meeting_port = port_at(1);
-  if (!facts.master_port) reading.blame(shown(*told) + " is no list of ports; give --master-port");
+  if (!facts.master_port) reading.blame(shown(*fact) + " is no list of ports; give --master-port");
 }
 
 // Jobs with neighboring ids get different ports, and so do the steps of one job.

@@ -222,16 +222,12 @@ bool needs_library(const std::string& root, const std::vector<Gpu>& gpus) {
   return is_unknown || (is_wsl && gpus.empty()) || has_instances(root);
 }
 
-InstalledGpus all_nvidia(const std::string& root, const std::string& nvml_library) {
-  InstalledGpus found{.gpus = nvidia_gpus(root)};
+GpuTable all_nvidia(const std::string& root, const std::string& nvml_library) {
+  GpuTable found{.gpus = nvidia_gpus(root)};
   if (!needs_library(root, found.gpus)) return found;
-  const std::optional<GpuTable> told = ask_nvml(nvml_library);
-  if (told && !told->gpus.empty()) {
-    found.gpus = told->gpus;
-    for (Gpu& gpu : found.gpus) gpu.memory_node = memory_node(root, gpu.pci_address);
-    found.divided = told->divided;
-    found.instances = told->instances;
-    return found;
+  if (std::optional<GpuTable> table = ask_nvml(nvml_library); table && !table->gpus.empty()) {
+    for (Gpu& gpu : table->gpus) gpu.memory_node = memory_node(root, gpu.pci_address);
+    return *std::move(table);
   }
   found.instances = instances_in_proc(root, found.gpus);
   for (const MigInstance& mig : found.instances)
@@ -271,11 +267,11 @@ std::vector<Gpu> amd_gpus(const std::string& root) {
 
 }  // namespace
 
-InstalledGpus look_at_gpus(const std::string& root, const std::string& nvml_library) {
-  if (InstalledGpus nvidia = all_nvidia(root, nvml_library); !nvidia.gpus.empty()) return nvidia;
-  InstalledGpus amd{.gpus = amd_gpus(root)};
-  amd.is_amd = !amd.gpus.empty();
-  return amd;
+GpuTable look_at_gpus(const std::string& root, const std::string& nvml_library) {
+  if (GpuTable nvidia = all_nvidia(root, nvml_library); !nvidia.gpus.empty()) return nvidia;
+  std::vector<Gpu> amd = amd_gpus(root);
+  const bool is_amd = !amd.empty();
+  return {.gpus = std::move(amd), .is_amd = is_amd};
 }
 
 }  // namespace drun

@@ -31,6 +31,7 @@ struct GpuTable {
   std::vector<Gpu> gpus{};             // in CUDA's order with none hidden
   std::vector<std::size_t> divided{};  // indices of GPUs in MIG mode, usable by instance only
   std::vector<MigInstance> instances{};
+  bool is_amd = false;
   bool operator==(const GpuTable&) const = default;
 };
 
@@ -49,17 +50,7 @@ std::optional<GpuTable> ask_nvml(const std::string& library = kNvmlLibrary);
 
 // --- All GPUs of the machine
 
-struct InstalledGpus {
-  std::vector<Gpu> gpus{};
-  bool is_amd = false;
-  std::vector<std::size_t> divided{};    // as in GpuTable
-  std::vector<MigInstance> instances{};  // as in GpuTable
-
-  GpuTable table() const { return {.gpus = gpus, .divided = divided, .instances = instances}; }
-};
-
 // Tests pass a `root` that contains /dev, /proc and /sys, and a substitute for NVIDIA's library.
-InstalledGpus look_at_gpus(const std::string& root = "",
-                           const std::string& nvml_library = kNvmlLibrary);
+GpuTable look_at_gpus(const std::string& root = "", const std::string& nvml_library = kNvmlLibrary);
 
 }  // namespace drun

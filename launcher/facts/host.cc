@@ -43,14 +43,7 @@
 namespace drun {
 namespace {
 
-int affinity_cpus() {
-  // 16 * CPU_SETSIZE CPUs: with a single cpu_set_t (1024 CPUs) the call fails on larger machines.
-  std::array<cpu_set_t, 16> set{};
-  if (sched_getaffinity(0, sizeof(set), set.data()) != 0)
-    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-  return CPU_COUNT_S(sizeof(set), set.data());
-}
-
+// With a single cpu_set_t (1024 CPUs) the calls fail on larger machines.
 using CpuSet = std::array<cpu_set_t, 16>;
 constexpr int kMostCpus = 16 * CPU_SETSIZE;
 
@@ -99,8 +92,6 @@ Result<void> set_affinity(const std::vector<int>& cpus) {
   return system_error("set the CPU affinity", errno);
 }
 
-int usable_cpus() { return cpus_within_quota(affinity_cpus(), ""); }
-
 }  // namespace drun
 
 extern char** environ;
@@ -111,7 +102,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void fill_in_gpus(HostFacts& facts) {
-  InstalledGpus installed = look_at_gpus();
+  GpuTable installed = look_at_gpus();
   const auto count = [&installed] { return installed.gpus.size(); };
   if (installed.is_amd) {
     // HIP numbers the devices that ROCR leaves visible, and reads CUDA's variable only if its own
@@ -126,7 +117,7 @@ void fill_in_gpus(HostFacts& facts) {
         visible_gpu_names(variable(facts, facts.gpu_variable), unnamed_gpus(count()));
     facts.gpus = static_cast<int>(names.size());
   } else if (count() > 0) {
-    const GpuView view = view_of(installed.table(), variable(facts, facts.gpu_variable),
+    const GpuView view = view_of(installed, variable(facts, facts.gpu_variable),
                                  variable(facts, "NVIDIA_VISIBLE_DEVICES"));
     facts.gpus = view.count;
     if (view.list) facts.environment.emplace_back(facts.gpu_variable, *view.list);
@@ -283,8 +274,9 @@ std::optional<std::string> source_address(const std::string& address) {
 engines::Meeting meeting_of(const HostFacts& facts) {
   static constexpr std::chrono::minutes kLimit{5};
   if (variable(facts, "PMIX_NAMESPACE") && !variable(facts, "PMI_FD")) {
-    return
-        [](const std::optional<std::string>& told) { return engines::meet_by_pmix(told, kLimit); };
+    return [](const std::optional<std::string>& own_text) {
+      return engines::meet_by_pmix(own_text, kLimit);
+    };
   }
   const auto fd = engines::whole_number(variable(facts, "PMI_FD").value_or(""));
   struct stat status {};
@@ -292,10 +284,10 @@ engines::Meeting meeting_of(const HostFacts& facts) {
       !S_ISSOCK(status.st_mode))
     return {};
   return [fd = static_cast<int>(*fd)](
-             const std::optional<std::string>& told) -> Result<engines::MeetingResult> {
-    Result<std::string> heard = engines::meet_by_pmi(fd, told, kLimit);
-    if (!heard) return heard.error();
-    return engines::MeetingResult{.told = *std::move(heard)};
+             const std::optional<std::string>& own_text) -> Result<engines::MeetingResult> {
+    Result<std::string> text = engines::meet_by_pmi(fd, own_text, kLimit);
+    if (!text) return text.error();
+    return engines::MeetingResult{.text = *std::move(text)};
   };
 }
 
@@ -341,8 +333,10 @@ HostFacts look_at_host() {
   if (uname(&names) == 0) facts.hostname = names.nodename;
   facts.environment = whole_environment();
   hide_secret_variable();
-  facts.usable_cpus = usable_cpus();
   facts.cpus = affinity_list();
+  const auto bound = static_cast<long>(facts.cpus.size());
+  const long online = bound > 0 ? bound : std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+  facts.usable_cpus = cpus_within_quota(static_cast<int>(online), "");
   fill_in_gpus(facts);
   std::error_code ec;
   facts.working_directory = fs::current_path(ec).string();

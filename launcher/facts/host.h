@@ -83,8 +83,6 @@ std::optional<std::string> workers_variable(const HostFacts& facts, std::string_
 //
 // A limit that cannot be read is ignored. See sched_getaffinity(2), cgroups(7).
 
-int usable_cpus();
-
 // Sets the affinity of this thread and of the processes and threads that it creates later.
 Result<void> set_affinity(const std::vector<int>& cpus);
 

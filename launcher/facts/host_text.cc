@@ -1,20 +1,13 @@
 #include "launcher/facts/host_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "agent/numbers.h"
 #include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
-
-std::optional<long long> number(std::string_view text) {
-  long long value = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::vector<std::string> upwards(std::string_view path) {
   std::vector<std::string> folders;
@@ -52,8 +45,8 @@ std::optional<double> quota_cores(std::string_view cpu_max) {
   while (cpu_max.ends_with('\n')) cpu_max.remove_suffix(1);
   const std::vector<std::string_view> words = split(cpu_max, ' ');
   if (words.size() != 2) return std::nullopt;
-  const std::optional<long long> quota = number(words[0]);
-  const std::optional<long long> period = number(words[1]);
+  const auto quota = agent::whole_number<long long>(words[0]);
+  const auto period = agent::whole_number<long long>(words[1]);
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
@@ -68,7 +61,7 @@ std::optional<int> nvidia_device_number(std::string_view file) {
   if (!file.starts_with(kPrefix) || file.size() > kPrefix.size() + 6) return std::nullopt;
   file.remove_prefix(kPrefix.size());
   if (file.empty() || file.find_first_not_of("0123456789") != file.npos) return std::nullopt;
-  return static_cast<int>(*number(file));
+  return agent::whole_number<int>(file);
 }
 
 std::string_view labeled_value(std::string_view text, std::string_view label) {
@@ -85,7 +78,7 @@ std::string_view labeled_value(std::string_view text, std::string_view label) {
 
 std::optional<long long> first_number(std::string_view text) {
   text = trimmed(text);
-  return number(text.substr(0, text.find_first_of(" \t\n")));
+  return agent::whole_number<long long>(text.substr(0, text.find_first_of(" \t\n")));
 }
 
 }  // namespace drun

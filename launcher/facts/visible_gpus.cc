@@ -1,10 +1,10 @@
 #include "launcher/facts/visible_gpus.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
-#include "rendezvous/base/text.h"
+#include "agent/numbers.h"
+#include "launcher/base/text.h"
 
 namespace drun {
 namespace {
@@ -24,10 +24,7 @@ std::vector<std::string_view> entries_of(std::string_view list) {
 }
 
 std::optional<std::size_t> entry_number(std::string_view text) {
-  std::size_t value = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return agent::whole_number<std::size_t>(text);
 }
 
 // The only UUID with this prefix; nullopt if there are none or several.
@@ -160,13 +157,13 @@ std::optional<std::string> container_list(const std::optional<std::string>& aske
   if (text == "none") return "";
   const std::vector<std::string_view> entries = entries_of(text);
   if (entries.size() >= all_names(table).size()) return std::nullopt;
-  std::string list;
+  std::vector<std::string> names;
   for (const std::string_view entry : entries) {
     const auto name = cuda_name(entry, table);
     if (!name) return std::nullopt;  // numbered as on the host, outside this container
-    list += (list.empty() ? "" : ",") + *name;
+    names.push_back(*name);
   }
-  return list;
+  return joined(names, ",");
 }
 
 GpuView view_of(const GpuTable& table, const std::optional<std::string>& cuda,
@@ -180,12 +177,9 @@ GpuView view_of(const GpuTable& table, const std::optional<std::string>& cuda,
   GpuView view{.count = size(names), .list = asked};
   if (asked || table.instances.empty()) return view;
   // A list cannot mix numbers and MIG names: only entries of the first kind count.
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
-  const std::vector<std::string> same_kind = visible_gpu_names(list, table);
+  const std::vector<std::string> same_kind = visible_gpu_names(joined(names, ","), table);
   view.count = size(same_kind);
-  view.list.emplace();
-  for (const std::string& name : same_kind) *view.list += (view.list->empty() ? "" : ",") + name;
+  view.list = joined(same_kind, ",");
   return view;
 }
 

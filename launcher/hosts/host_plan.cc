@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/base/text.h"
+#include "launcher/base/words.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/hosts/host_pool.h"
 #include "launcher/hosts/local_nodes.h"
@@ -34,14 +36,21 @@ Result<void> check_lines_home(const Options& options) {
   return {};
 }
 
+}  // namespace
+
+bool writes_files(const Options& options) {
+  return options.log_dir != "/dev/null" && !options.doctor &&
+         (has_streams(options.redirects) || has_streams(options.tee) || has_filters(options));
+}
+
+namespace {
+
 // Whether the hosts' lines are sent here.
 bool gathers_here(const Options& options) {
   if (options.hosts.leaves_logs_there || options.doctor) return false;
   if (options.hosts.local_nodes && !options.gather_logs) return false;  // one folder per node
   if (has_directory(options)) return !has_filters(options);
-  const bool is_nowhere = options.log_dir == "/dev/null";
-  return options.gather_logs && !is_nowhere &&
-         (has_streams(options.redirects) || has_streams(options.tee));
+  return options.gather_logs && writes_files(options);
 }
 
 // Absent unless gathers_here().
@@ -71,11 +80,12 @@ Result<void> check_node_count(const Options& options, std::size_t hosts) {
   if (!options.nnodes) return {};
   const NodeRange& nodes = *options.nnodes;
   const auto most = static_cast<std::size_t>(nodes.max);
-  const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
+  const std::string there =
+      (hosts == 1 ? "there is " : "there are ") + counted(hosts, "host") + " with workers";
   if (!is_elastic_wish(options))
-    return most == hosts
-               ? Result<void>()
-               : usage_error("--nnodes", there + ", and each is a node; remove the option");
+    return most == hosts ? Result<void>()
+                         : usage_error("--nnodes=" + std::to_string(most),
+                                       there + ", and each is a node; remove the option");
   if (most > hosts)
     return usage_error(
         "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
@@ -241,9 +251,8 @@ std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
                                              const std::vector<EnvironmentEntry>& exports) {
   std::vector<EnvironmentEntry> environment = exports;
   if (host.devices.empty()) return environment;
-  std::string list;
-  for (const int device : host.devices) list += (list.empty() ? "" : ",") + std::to_string(device);
-  set_variable(environment, {"CUDA_VISIBLE_DEVICES", list});
+  const auto text_of = [](int device) { return std::to_string(device); };
+  set_variable(environment, {"CUDA_VISIBLE_DEVICES", joined(host.devices, ",", text_of)});
   return environment;
 }
 
@@ -316,6 +325,9 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                 const std::string& own_path) {
   const Options options = given.hosts.local_nodes ? with_local_nodes(given) : given;
   if (Result<void> fits = check(given); !fits) return fits.error();
+  if (host.working_directory.empty())
+    return Error{ErrorCode::System,
+                 "the working directory has been removed; start drun in one that all hosts have"};
   const Result<Pool> pool = pool_of(options, host);
   if (!pool) return pool.error();
   const Result<std::vector<Share>> shares = spread(*pool, settings_of(options));

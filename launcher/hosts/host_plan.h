@@ -75,6 +75,9 @@ struct HostPlan {
 Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
                                 const std::string& own_path);
 
+// Whether --redirects, --tee or a filter writes lines of workers to files.
+bool writes_files(const Options& options);
+
 // The address of that node for other hosts.
 std::string address_of(const HostNode& node);
 

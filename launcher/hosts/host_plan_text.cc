@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "launcher/hosts/host_plan.h"
 
@@ -20,9 +21,7 @@ std::string field(std::string label, const std::string& value) {
 
 // Names only: values of variables may be secrets.
 std::string names_of(const std::vector<EnvironmentEntry>& environment) {
-  std::string text;
-  for (const auto& [name, value] : environment) text += (text.empty() ? "" : " ") + name;
-  return text;
+  return joined(environment, " ", &EnvironmentEntry::first);
 }
 
 // The programs of a node, or else the job's only one.
@@ -72,10 +71,9 @@ std::string meeting_of(const HostPlan& plan) {
   const std::string port =
       is_free ? "a free port of each" : "port " + std::to_string(plan.master_port);
   if (plan.seats.size() > 1) {
-    std::string text;
-    for (const std::size_t seat : plan.seats)
-      text += (text.empty() ? "" : ", ") + plan.nodes[seat].name;
-    return text + (plan.local_ports.empty() ? ", " + port : "") + ", one of which may be lost";
+    const auto name_of = [&plan](std::size_t seat) { return plan.nodes[seat].name; };
+    return joined(plan.seats, ", ", name_of) + (plan.local_ports.empty() ? ", " + port : "") +
+           ", one of which may be lost";
   }
   if (plan.master_addr.empty()) return "on that host, any free port";
   if (!plan.endpoints.empty() && !plan.has_own_address)
@@ -87,10 +85,26 @@ std::string meeting_of(const HostPlan& plan) {
          std::to_string(plan.master_port);
 }
 
+// Where the workers' lines are written to files; empty: nowhere.
 std::string files_text(const HostPlan& plan) {
-  const std::string place = plan.lines->log_dir.value_or("in a temporary directory");
-  return place + ", on this machine, one directory per rank" +
-         (plan.keeps_all_lines ? "" : "; streams selected by --redirects and --tee");
+  const Options& options = plan.options;
+  if (!plan.lines && !writes_files(options)) return "";
+  const std::string selected = "; streams selected by --redirects and --tee";
+  if (plan.lines)
+    return plan.lines->log_dir.value_or("in a temporary directory") +
+           ", on this machine, one directory per rank" + (plan.keeps_all_lines ? "" : selected);
+  const std::string directory = options.log_dir.value_or("");
+  if (plan.local_nodes)
+    return (directory.empty() ? "in a temporary directory of each node"
+                              : directory + "/node0 and so on, one directory per node") +
+           selected;
+  return (directory.empty() ? "in a temporary directory" : directory) + ", on each host" + selected;
+}
+
+// Without the last word, which is a script of 1.5 KB.
+std::string login_text(const std::vector<std::string>& ssh_command) {
+  return shell_quoted({ssh_command.begin(), ssh_command.end() - 1}) +
+         " SCRIPT, which starts drun there (whole in --dry-run=json)";
 }
 
 }  // namespace
@@ -108,11 +122,12 @@ std::string host_plan_text(const HostPlan& plan) {
   text += field("directory", plan.directory);
   if (!plan.secret.empty()) text += field("secret", plan.secret_from);
   if (plan.gives_stdin) text += field("stdin", "this drun's, sent to rank 0");
-  if (plan.lines) text += field("log files", files_text(plan));
+  if (const std::string files = files_text(plan); !files.empty()) text += field("log files", files);
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     const HostNode& node = plan.nodes[rank];
     text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
-    text += field(plan.local_nodes ? "  start" : "  login", shell_quoted(node.ssh_command));
+    text += plan.local_nodes ? field("  start", shell_quoted(node.ssh_command))
+                             : field("  login", login_text(node.ssh_command));
     if (!node.cpus.empty()) text += field("  cpus", ranges_text(node.cpus));
     for (const ProgramOptions& program : programs_on(plan, node))
       text += field("  program", program_text(program));

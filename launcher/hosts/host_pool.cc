@@ -1,16 +1,17 @@
 #include "launcher/hosts/host_pool.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "agent/numbers.h"
+#include "launcher/base/text.h"
 #include "launcher/engines/host_list.h"
-#include "rendezvous/base/text.h"
 
 namespace drun::hosts {
 namespace {
@@ -117,11 +118,8 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text,
 
 // A number from 1 to kMostSlots.
 std::optional<int> slot_count(std::string_view text) {
-  int count = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (count < 1 || count > kMostSlots) return std::nullopt;
-  return count;
+  const std::optional<int> count = agent::whole_number<int>(text);
+  return count && *count >= 1 && *count <= kMostSlots ? count : std::nullopt;
 }
 
 Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
@@ -148,7 +146,7 @@ class Builder {
     return {};
   }
   Result<Pool> take() && {
-    if (pool_.empty()) return bad("names no host");
+    if (pool_.empty()) return bad("names no host; expected such as node1,node2:4");
     return std::move(pool_);
   }
 
@@ -210,17 +208,22 @@ Result<void> add_line(Builder& builder, std::string_view raw) {
   return {};
 }
 
+// "node01, node02, ...".
+std::string names_text(const Pool& pool) {
+  const std::span shown(pool.data(), std::min(pool.size(), kMostShownHosts));
+  return joined(shown, ", ", &PoolHost::name) + (shown.size() < pool.size() ? ", ..." : "");
+}
+
 // Devices by host name; an empty set selects the whole host.
 using Choice = std::map<std::string, std::set<int>>;
 
 Result<std::set<int>> parse_devices(std::string_view text) {
   std::set<int> devices;
   for (const std::string_view part : split_outside_brackets(text, ",")) {
-    int device = -1;
-    const auto [end, ec] = std::from_chars(part.data(), part.data() + part.size(), device);
-    if (ec != std::errc() || end != part.data() + part.size() || device < 0 || device >= kMostSlots)
+    const std::optional<int> device = agent::whole_number<int>(part);
+    if (!device || *device < 0 || *device >= kMostSlots)
       return bad("\"" + std::string(text) + "\": expected devices such as 0,2 after the colon");
-    devices.insert(device);
+    devices.insert(*device);
   }
   if (devices.empty()) return bad("expected devices such as 0,2 after the colon");
   return devices;
@@ -240,7 +243,8 @@ Result<Choice> parse_choice(const Pool& pool, std::string_view text) {
     for (const std::string& name : item->names) {
       const auto host = std::find_if(pool.begin(), pool.end(),
                                      [&](const PoolHost& each) { return each.name == name; });
-      if (host == pool.end()) return bad("\"" + name + "\" is not one of the hosts");
+      if (host == pool.end())
+        return bad("\"" + name + "\" is not one of the hosts, which are " + names_text(pool));
       if (host->slots && !devices.empty() && *devices.rbegin() >= *host->slots)
         return bad("\"" + name + "\" has " + std::to_string(*host->slots) +
                    " slots, so no device " + std::to_string(*devices.rbegin()) +
@@ -266,9 +270,9 @@ Result<Pool> parse_hosts(std::string_view list) {
 
 Result<Pool> parse_host_file(std::string_view text) {
   Builder builder;
-  for (int number = 1; !text.empty(); ++number) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  int number = 0;
+  for (const std::string_view line : lines_of(text)) {
+    ++number;
     if (Result<void> added = add_line(builder, line); !added)
       return with_context(added.error(), "line " + std::to_string(number));
   }

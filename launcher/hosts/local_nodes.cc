@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "launcher/facts/visible_gpus.h"
 #include "launcher/plan/programs.h"
@@ -41,10 +42,8 @@ void share_gpus(HostPlan& plan, const HostFacts& host) {
     return;
   }
   for (std::size_t node = 0; node < count; ++node) {
-    std::string list;
-    for (const std::string& name : part_of(names, node, count))
-      list += (list.empty() ? "" : ",") + name;
-    set_variable(plan.nodes[node].environment, {host.gpu_variable, list});
+    set_variable(plan.nodes[node].environment,
+                 {host.gpu_variable, joined(part_of(names, node, count), ",")});
   }
 }
 

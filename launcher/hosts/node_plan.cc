@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/hosts/local_nodes.h"
 #include "launcher/plan/programs.h"
@@ -36,11 +37,9 @@ std::string endpoints_of(const HostPlan& plan) {
   // With a workers' store, rank 0 listens on the master port.
   const int port = plan.has_workers_store ? 0 : plan.master_port;
   if (plan.seats.size() == 1) return endpoint_text(plan.master_addr, port);
-  std::string text;
-  for (const std::size_t seat : plan.seats)
-    text += (text.empty() ? "" : ",") +
-            endpoint_text(address_of(plan.nodes[seat]), seat_port(plan, seat));
-  return text;
+  return joined(plan.seats, ",", [&plan](std::size_t seat) {
+    return endpoint_text(address_of(plan.nodes[seat]), seat_port(plan, seat));
+  });
 }
 
 // Sets the node's options about nodes and rendezvous in a job with a fixed number of nodes.

@@ -65,10 +65,10 @@ Result<void> check(const Facts& facts, const Options& options) {
 // Uses the engine's value if the user gave none.
 template <typename Field, typename T>
 void fill(Options& options, Field& field, const char* name,
-          const std::optional<EngineFact<T>>& told) {
-  if (field || !told) return;
-  field = told->value;
-  options.sources[name] = told->from;
+          const std::optional<EngineFact<T>>& fact) {
+  if (field || !fact) return;
+  field = fact->value;
+  options.sources[name] = fact->from;
 }
 
 void fill_in_places(Options& options, const Facts& facts) {
@@ -183,8 +183,8 @@ Origins origins_of(const ResolvedOptions& settled, const JoinSpec& join) {
   Origins origins{.engine = settled.engine, .values = {}, .removed = settled.removed};
   const auto add = [&](const char* what, const std::string& value, const char* option) {
     const auto found = settled.options.sources.find(option);
-    const bool is_told = found != settled.options.sources.end();
-    origins.values.push_back({what, value, is_told ? found->second : "default"});
+    const bool has_source = found != settled.options.sources.end();
+    origins.values.push_back({what, value, has_source ? found->second : "default"});
   };
   const bool has_endpoint = is_given(settled.options.rdzv_endpoint);
   if (join.elastic) {

@@ -1,3 +1,4 @@
+#include "launcher/base/words.h"
 #include "launcher/plan/plan.h"
 
 #include <algorithm>
@@ -38,10 +39,11 @@ Result<void> give_devices(std::vector<WorkerPlacement>& places, const std::vecto
   const auto needed =
       static_cast<std::size_t>(std::accumulate(gpus.begin(), gpus.end(), std::int64_t{0}));
   if (needed > names.size()) {
-    return usage_error(option,
-                       std::to_string(places.size()) + " workers need " + std::to_string(needed) +
-                           " GPUs, and " + std::to_string(names.size()) + " are visible on " +
-                           host.hostname + "; start fewer workers, or check " + host.gpu_variable);
+    return usage_error(
+        option, counted(places.size(), "worker") + (places.size() == 1 ? " needs " : " need ") +
+                    counted(needed, "GPU") + ", and " + std::to_string(names.size()) +
+                    " are visible on " + host.hostname + "; start fewer workers, or check " +
+                    host.gpu_variable);
   }
   auto next = names.begin();
   for (std::size_t i = 0; i < places.size(); ++i) {

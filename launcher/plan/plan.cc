@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <string>
 
+#include "agent/numbers.h"
 #include "agent/preload/protocol.h"
 #include "agent/workers/worker_command.h"
+#include "launcher/base/text.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/programs.h"
 #include "launcher/plan/rendezvous.h"
-#include "rendezvous/base/text.h"
 #include "rendezvous/tls/secret.h"
 
 namespace drun {
@@ -23,12 +23,10 @@ namespace {
 std::optional<WallTime> slurms_end(const HostFacts& host) {
   const std::optional<std::string> text = variable(host, "SLURM_JOB_END_TIME");
   if (!text) return std::nullopt;
-  std::int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), seconds);
+  const std::optional<std::int64_t> seconds = agent::whole_number<std::int64_t>(*text);
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  if (error != std::errc() || end != text->data() + text->size() || seconds < 1 || seconds > kMost)
-    return std::nullopt;
-  return WallTime(std::chrono::seconds(seconds));
+  if (!seconds || *seconds < 1 || *seconds > kMost) return std::nullopt;
+  return WallTime(std::chrono::seconds(*seconds));
 }
 
 }  // namespace
@@ -49,6 +47,13 @@ Result<std::optional<DeadlineSpec>> plan_deadline(const Options& options, const 
     deadline.signal_before = options.signal_before->time;
     deadline.signal = options.signal_before->signal;
   }
+  if (deadline.limit && deadline.signal_before >= *deadline.limit)
+    return usage_error(
+        "--time-limit=" + rendezvous::duration_text(*deadline.limit),
+        "workers get " + signal_name(deadline.signal) + " " +
+            rendezvous::duration_text(deadline.signal_before) +
+            " before it, so at their start; give a longer limit, or a shorter --signal-before and "
+            "--shutdown-timeout");
   if (deadline.signal_before <= shutdown_timeout)
     return usage_error(
         "--signal-before=" + rendezvous::duration_text(deadline.signal_before),
@@ -220,10 +225,7 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   // be the same on all ranks; versions of Gloo without them ignore them.
   for (const char* const name : {"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "GLOO_ENABLE_STORE_V2_API"})
     if (!workers_variable(host, name)) environment.emplace_back(name, "1");
-  std::string signals;
-  for (const std::string& name : signal_names(options))
-    signals += (signals.empty() ? "" : ",") + name;
-  set_variable(environment, {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals});
+  set_variable(environment, {"TORCHELASTIC_SIGNALS_TO_HANDLE", joined(signal_names(options), ",")});
   if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     notes.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +

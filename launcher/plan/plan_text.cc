@@ -6,6 +6,7 @@
 #include "agent/nccl_ras/ras_service.h"
 #include "agent/wall_time.h"
 #include "agent/workers/worker_command.h"
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/placement/place.h"
@@ -160,10 +161,10 @@ std::string places_text(const std::vector<WorkerPlacement>& places) {
 
 std::string wrap_text(const WrapSpec& wrap) {
   if (wrap.argv.empty()) return "";
-  std::string ranks;
-  for (const int rank : wrap.ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  const auto text_of = [](int rank) { return std::to_string(rank); };
   return "wrapped in   " + shell_quoted(wrap.argv) +
-         (ranks.empty() ? ", every rank\n" : ", ranks " + ranks + "\n");
+         (wrap.ranks.empty() ? ", every rank\n"
+                             : ", ranks " + joined(wrap.ranks, ", ", text_of) + "\n");
 }
 
 Json wrap_json(const WrapSpec& wrap) {
@@ -179,10 +180,9 @@ std::string store_text(const JoinSpec& join) {
 }
 
 std::string preload_text(const PreloadSpec& preload) {
-  std::string names;
-  for (const std::string& module : preload.modules) names += (names.empty() ? "" : ", ") + module;
-  if (names.empty()) return "";
-  return "preload      " + names + ", within " + seconds_text(preload.import_timeout) + "\n";
+  if (preload.modules.empty()) return "";
+  return "preload      " + joined(preload.modules, ", ") + ", within " +
+         seconds_text(preload.import_timeout) + "\n";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/programs.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/protocol/control_wire.h"
 
@@ -433,14 +434,9 @@ std::optional<std::string> rdzv_conf(const Options& options, std::string_view ke
 }
 
 std::vector<std::string> listed_endpoints(const Options& options) {
-  std::vector<std::string> items(1);
-  for (const char c : options.rdzv_endpoint.value_or("")) {
-    if (c == ',')
-      items.emplace_back();
-    else
-      items.back() += c;
-  }
-  return items;
+  const std::string list = options.rdzv_endpoint.value_or("");
+  const std::vector<std::string_view> items = split(list, ',');
+  return {items.begin(), items.end()};
 }
 
 bool is_elastic(const Options& options) {

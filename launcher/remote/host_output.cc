@@ -105,7 +105,7 @@ std::string HostReceiver::end() {
 namespace drun::hosts {
 
 HostLines::HostLines(asio::io_context& io, const Log& log, const OutputSpec& spec,
-                     Consoles consoles, Listener listener)
+                     HostConsoles consoles, Listener listener)
     : log_(log),
       spec_(spec),
       listener_(std::move(listener)),

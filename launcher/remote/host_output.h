@@ -100,12 +100,7 @@ class HostLines {
     std::function<void()> on_room;
     std::function<void()> on_empty;
   };
-  struct Consoles {
-    agent::Console& out;
-    agent::Console& err;
-  };
-
-  HostLines(asio::io_context& io, const Log& log, const OutputSpec& spec, Consoles consoles,
+  HostLines(asio::io_context& io, const Log& log, const OutputSpec& spec, HostConsoles consoles,
             Listener listener);
   HostLines(const HostLines&) = delete;
   HostLines& operator=(const HostLines&) = delete;

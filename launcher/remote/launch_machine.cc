@@ -4,9 +4,9 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "launcher/report/report.h"
-#include "rendezvous/base/text.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/protocol/membership_text.h"
 
@@ -340,10 +340,7 @@ int styled(int code, const HostPlan& plan) {
 // Prefixes each line of a host's text with its name.
 std::string named_lines(const std::string& name, const std::string& words) {
   std::string text;
-  std::string_view left = words;
-  while (!left.empty()) {
-    const std::string_view line = left.substr(0, left.find('\n'));
-    left.remove_prefix(std::min(line.size() + 1, left.size()));
+  for (const std::string_view line : lines_of(words)) {
     const std::string_view shown = line.substr(0, line.find_last_not_of('\r') + 1);
     if (!shown.empty()) text += "  " + name + ": " + printable(shown) + "\n";
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "launcher/plan/rendezvous.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun::hosts {
@@ -49,15 +50,9 @@ bool is_bridge(std::string_view interface) {
 
 // Returns "10.0.0.1" for "10.0.0.7 50022 10.0.0.1 22".
 std::string server_of(std::string_view ssh_connection) {
-  std::vector<std::string> words(1);
-  for (const char c : ssh_connection) {
-    if (c == ' ')
-      words.emplace_back();
-    else
-      words.back() += c;
-  }
+  const std::vector<std::string_view> words = split(ssh_connection, ' ');
   if (words.size() != 4) return {};
-  return words[2].starts_with("::ffff:") ? words[2].substr(7) : words[2];
+  return std::string(words[2].starts_with("::ffff:") ? words[2].substr(7) : words[2]);
 }
 
 std::string without_zone(const std::string& address) {
@@ -82,9 +77,9 @@ std::vector<std::string> addresses_to_report(const OwnAddresses& own) {
   return usable;
 }
 
-std::vector<std::string> usable_addresses(const std::vector<std::string>& told) {
+std::vector<std::string> usable_addresses(const std::vector<std::string>& reported) {
   std::vector<std::string> usable;
-  for (const std::string& address : told) {
+  for (const std::string& address : reported) {
     const AddressKind kind = kind_of(address);
     const bool is_fit =
         kind == AddressKind::NotNumeric ? is_usable_name(address) : kind != AddressKind::Unusable;

@@ -46,7 +46,7 @@ struct OwnAddresses {
 std::vector<std::string> addresses_to_report(const OwnAddresses& own);
 
 // Applies the same rules to addresses from another machine. Keeps their order.
-std::vector<std::string> usable_addresses(const std::vector<std::string>& told);
+std::vector<std::string> usable_addresses(const std::vector<std::string>& reported);
 
 // How long a node tries to connect to the endpoints after the start of the job.
 inline constexpr std::chrono::seconds kReachTimeout{12};

@@ -332,7 +332,7 @@ Result<void> RemoteLauncher::prepare_network() {
 Result<void> RemoteLauncher::prepare_lines() {
   if (!plan_.lines) return {};
   lines_ =
-      std::make_unique<HostLines>(io_, log_, *plan_.lines, HostLines::Consoles{*out_, err()},
+      std::make_unique<HostLines>(io_, log_, *plan_.lines, HostConsoles{*out_, err()},
                                   HostLines::Listener{.on_room = [this] { wake_all(); },
                                                       .on_empty = [this] { end_when_over(); }});
   return lines_->prepare(plan_.run_id);

@@ -1,7 +1,6 @@
 #include "launcher/report/timeline_views.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -9,38 +8,7 @@
 namespace drun {
 namespace {
 
-using timeline::FailureText;
 using timeline::Job;
-
-// From text like "signal 9 (SIGKILL, killed)": events have the status as text.
-ExitStatus status_of(const FailureText& failure) {
-  const std::string_view ended = failure.ended;
-  constexpr std::string_view kSignal = "signal ";
-  constexpr std::string_view kHung = "hung: ";
-  if (ended.starts_with(kSignal))
-    return Killed{std::clamp(std::atoi(failure.ended.c_str() + kSignal.size()), 0, 64),
-                  ended.ends_with(", core dumped")};
-  if (ended.starts_with(kHung)) return Hung{failure.ended.substr(kHung.size())};
-  if (ended.starts_with("not started"))
-    return NotStarted{failure.exit_code == 127 ? ENOENT : EACCES};
-  return Exited{failure.exit_code};
-}
-
-Failure failure_of_text(const FailureText& text) {
-  Failure failure;
-  failure.rank = text.rank;
-  failure.local_rank = text.local_rank;
-  failure.node_rank = text.node_rank;
-  failure.host = text.host;
-  failure.pid = text.pid;
-  failure.round = text.round;
-  failure.status = status_of(text);
-  failure.out_of_memory = text.out_of_memory;
-  failure.message = text.message;
-  failure.traceback = text.traceback;
-  failure.stderr_tail = text.stderr_tail;
-  return failure;
-}
 
 // "node 1 (gpu1) was lost: no heartbeat for 10 s"
 NodeLost lost_node_of(const std::string& message) {
@@ -109,9 +77,8 @@ agent::Diagnosis diagnosis_of(const Job& job) {
   if (job.outcome == "node_lost") return agent::diagnose({.ending = lost_node_of(job.message)});
   if (job.outcome != "failed" && job.outcome != "unknown") return {};
   WorkersFailed failed;
-  if (job.root_cause) failed.failures.push_back(failure_of_text(*job.root_cause));
-  for (std::size_t i = 1; i < job.failures.size(); ++i)
-    failed.failures.push_back(failure_of_text(job.failures[i]));
+  if (job.root_cause) failed.failures.push_back(*job.root_cause);
+  for (std::size_t i = 1; i < job.failures.size(); ++i) failed.failures.push_back(job.failures[i]);
   if (failed.failures.empty()) return {};
   if (!job.hang_stacks.empty() && failed.failures.front().traceback.size() < job.hang_stacks.size())
     failed.failures.front().traceback = job.hang_stacks;

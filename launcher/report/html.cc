@@ -1,11 +1,16 @@
+#include "launcher/base/text.h"
+#include "launcher/report/report.h"
 #include "launcher/report/timeline_views.h"
+#include "rendezvous/protocol/membership_text.h"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <initializer_list>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,13 +22,13 @@ namespace drun {
 namespace {
 
 using agent::Phase;
-using timeline::FailureText;
 using timeline::Job;
 using timeline::Mark;
 using timeline::MarkKind;
 using timeline::Node;
 using timeline::Rank;
 using timeline::Span;
+using timeline::TimedFailure;
 
 constexpr std::size_t kNodesInGroup = 32;
 constexpr std::size_t kMostRoundRows = 200;
@@ -103,20 +108,8 @@ const char* class_of(Phase phase) {
   return kClasses.at(agent::index_of(phase));
 }
 
-std::string place_of(const FailureText& failure) {
-  return "node " + std::to_string(failure.node_rank) +
-         (failure.host.empty() ? "" : " (" + failure.host + ")");
-}
-
-// As verb_phrase() in launcher/base/words.h.
-std::string verb_phrase_of(const FailureText& failure) {
-  if (failure.out_of_memory) return "was killed by the kernel: out of memory";
-  const std::string_view ended = failure.ended;
-  if (ended.starts_with("exit code ")) return "exited with code " + failure.ended.substr(10);
-  if (ended.starts_with("signal ")) return "was killed by " + failure.ended;
-  if (ended.starts_with("not started")) return "could not be started" + failure.ended.substr(11);
-  if (ended.starts_with("hung: ")) return failure.ended;
-  return "ended: " + failure.ended;
+std::string place_of(const Failure& failure) {
+  return rendezvous::node_text(failure.node_rank, failure.host);
 }
 
 // "SIGTERM" for "signal 15 (SIGTERM, terminated)"; other ends as they are.
@@ -270,6 +263,24 @@ class Page {
   void begin_section(const std::string& id, const std::string& title) {
     out_ += "<section aria-labelledby=\"" + id + "\"><h2 id=\"" + id + "\">" + title + "</h2>";
   }
+  struct Column {
+    const char* head;
+    bool is_number = false;
+  };
+  void begin_table(std::initializer_list<Column> columns, const std::string& caption = "") {
+    out_ += "<table>";
+    if (!caption.empty()) out_ += "<caption>" + caption + "</caption>";
+    out_ += "<thead><tr>";
+    for (const Column& column : columns)
+      out_ += std::string("<th scope=\"col\"") + (column.is_number ? " class=\"r\">" : ">") +
+              column.head;
+    out_ += "</thead><tbody>";
+  }
+  void block(std::span<const std::string> lines) {
+    out_ += "<pre tabindex=\"0\">";
+    for (const std::string& line : lines) out_ += html_text(line) + "\n";
+    out_ += "</pre>";
+  }
   void tile(const std::string& term, const std::string& value, const std::string& more) {
     out_ += "<div><dt>" + html_text(term) + "</dt><dd>" + html_text(value) + "<small>" +
             html_text(more) + "</small></dd></div>";
@@ -313,7 +324,7 @@ void Page::write_head() {
   out_ += "</dl></header>\n";
 }
 
-// The cause. Empty: the headline, which tells how the rank ended, already shows it.
+// The cause. Empty: the headline, which says how the rank ended, already shows it.
 std::string Page::why() const {
   if (!job_.root_cause || diagnosis_.evidence.empty()) return "";
   std::string text = title_of(diagnosis_.fault) + ": " + diagnosis_.summary;
@@ -321,7 +332,7 @@ std::string Page::why() const {
     const std::string mark = "rank " + std::to_string(job_.root_cause->rank) + ": ";
     text = diagnosis_.evidence.front();
     if (text.starts_with(mark)) text.erase(0, mark.size());
-    if (text == job_.root_cause->ended) return "";
+    if (text == to_string(job_.root_cause->status)) return "";
   }
   return "<p class=\"why\">" + html_text(text) + "</p>";
 }
@@ -339,43 +350,38 @@ void Page::write_cause() {
     }
     return;
   }
-  const FailureText& cause = *job_.root_cause;
+  const TimedFailure& cause = *job_.root_cause;
+  const std::string ended = to_string(cause.status);
   begin_section("cause", "Root cause");
   out_ += "<div class=\"cause\"><dl>";
   if (diagnosis_.fault != agent::FaultClass::None) {
     field("Diagnosis", title_of(diagnosis_.fault) +
                            (diagnosis_.adds_to_headline ? ": " + diagnosis_.summary : ""));
     field("Advice", advice_text(diagnosis_));
-    const std::string ended = "rank " + std::to_string(cause.rank) + ": " + cause.ended;
+    const std::string last = "rank " + std::to_string(cause.rank) + ": " + ended;
     const char* term = "Evidence";
     for (const std::string& line : diagnosis_.evidence)
-      if (line != ended) field(std::exchange(term, ""), line);
+      if (line != last) field(std::exchange(term, ""), line);
   }
   field("Rank", std::to_string(cause.rank) + ", local rank " + std::to_string(cause.local_rank) +
                     " on " + place_of(cause) +
                     (cause.pid > 0 ? ", pid " + std::to_string(cause.pid) : ""));
-  field("Ended", cause.ended + (cause.out_of_memory ? " (out of memory)" : ""));
+  field("Ended", ended + (cause.out_of_memory ? " (out of memory)" : ""));
   field("When",
         in_words(cause.at_s) + " after the job began, in round " + std::to_string(cause.round));
   field("Message", cause.message);
   field("Log", cause.stderr_file);
   out_ += "</dl>";
   if (!cause.stderr_tail.empty()) {
-    out_ += "<p class=\"dim\">Last lines of its stderr</p><pre tabindex=\"0\">";
-    for (const std::string& line : cause.stderr_tail) out_ += html_text(line) + "\n";
-    out_ += "</pre>";
+    out_ += "<p class=\"dim\">Last lines of its stderr</p>";
+    block(cause.stderr_tail);
   } else {
     out_ += "<p class=\"dim\">Nothing is known of its last lines.</p>";
   }
   const std::string traceback = agent::shown_traceback(cause.traceback);
   if (!traceback.empty()) {
     out_ += "<details class=\"plain\"><summary>Traceback</summary><pre tabindex=\"0\">";
-    std::size_t at = 0;
-    while (at < traceback.size()) {
-      const std::size_t end = std::min(traceback.find('\n', at), traceback.size());
-      out_ += html_text(std::string_view(traceback).substr(at, end - at)) + "\n";
-      at = end + 1;
-    }
+    for (const std::string_view line : lines_of(traceback)) out_ += html_text(line) + "\n";
     out_ += "</pre></details>";
   }
   if (job_.failures.size() > 1) {
@@ -383,7 +389,7 @@ void Page::write_cause() {
     for (std::size_t i = 1; i < job_.failures.size(); ++i)
       out_ += "<li>" +
               html_text("rank " + std::to_string(job_.failures[i].rank) + " on " +
-                        place_of(job_.failures[i]) + ": " + job_.failures[i].ended) +
+                        place_of(job_.failures[i]) + ": " + to_string(job_.failures[i].status)) +
               "</li>";
     out_ += "</ul>";
   }
@@ -540,11 +546,8 @@ void Page::write_rank(const Node& node, const Rank& rank) {
 void Page::write_rounds() {
   if (job_.rounds.empty()) return;
   begin_section("rounds", "Rounds and restarts");
-  out_ +=
-      "<table>"
-      "<caption>Each round starts all workers anew</caption><thead><tr><th scope=\"col\">Round"
-      "<th scope=\"col\" class=\"r\">Began<th scope=\"col\" class=\"r\">Lasted<th scope=\"col\">"
-      "World<th scope=\"col\">Why it ended</thead><tbody>";
+  begin_table({{"Round"}, {"Began", true}, {"Lasted", true}, {"World"}, {"Why it ended"}},
+              "Each round starts all workers anew");
   for (std::size_t i = 0; i < job_.rounds.size(); ++i) {
     if (i >= kMostRoundRows / 2 && i + kMostRoundRows / 2 < job_.rounds.size()) continue;
     const timeline::Round& round = job_.rounds[i];
@@ -561,9 +564,9 @@ void Page::write_rounds() {
     const bool has_more =
         round.failure && !round.failure->stderr_tail.empty() && job_.rounds.size() > 1 && i < 32;
     if (has_more) {
-      out_ += "<details class=\"plain\"><summary>its last lines</summary><pre tabindex=\"0\">";
-      for (const std::string& line : round.failure->stderr_tail) out_ += html_text(line) + "\n";
-      out_ += "</pre></details>";
+      out_ += "<details class=\"plain\"><summary>its last lines</summary>";
+      block(round.failure->stderr_tail);
+      out_ += "</details>";
     }
     out_ += "\n";
   }
@@ -576,11 +579,8 @@ void Page::write_rounds() {
 
 void Page::write_ledger() {
   begin_section("ledger", "Where the time went");
-  out_ +=
-      "<table>"
-      "<caption>Mean of all nodes; the phases sum to the wall time</caption><thead><tr>"
-      "<th scope=\"col\">Phase<th scope=\"col\" class=\"r\">Time<th scope=\"col\" class=\"r\">"
-      "Share<th scope=\"col\"><th scope=\"col\">Longest</thead><tbody>";
+  begin_table({{"Phase"}, {"Time", true}, {"Share", true}, {""}, {"Longest"}},
+              "Mean of all nodes; the phases sum to the wall time");
   double sum = 0;
   for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
     const double seconds = job_.ledger.at(i);
@@ -612,10 +612,7 @@ void Page::write_slow() {
 void Page::write_marks() {
   if (job_.marks.empty()) return;
   begin_section("marks", "Incidents");
-  out_ +=
-      "<table><thead><tr>"
-      "<th scope=\"col\" class=\"r\">After<th scope=\"col\">What<th scope=\"col\">Seen by"
-      "<th scope=\"col\">Details</thead><tbody>";
+  begin_table({{"After", true}, {"What"}, {"Seen by"}, {"Details"}});
   std::size_t shown = 0;
   for (const Mark& mark : job_.marks) {
     if (++shown > kMostMarkRows) break;
@@ -632,18 +629,14 @@ void Page::write_marks() {
 void Page::write_setting() {
   begin_section("setting", "Command, versions, environment");
   out_ += "<dl class=\"meta\">";
-  std::string command;
-  for (const std::string& word : agent::redacted_command(job_.command))
-    command += (command.empty() ? "" : " ") + word;
-  field("Command", command);
+  field("Command", shell_quoted(agent::redacted_command(job_.command)));
   field("drun", job_.drun_version);
   field("Kernel", job_.kernel);
   out_ += "</dl>";
   if (!job_.environment.empty()) {
     out_ += "<details class=\"plain\"><summary>Environment of the first node (" +
-            counted(job_.environment.size(), "variable") +
-            ")</summary><div class=\"in\"><table><thead><tr>"
-            "<th scope=\"col\">Name<th scope=\"col\">Value</thead><tbody>";
+            counted(job_.environment.size(), "variable") + ")</summary><div class=\"in\">";
+    begin_table({{"Name"}, {"Value"}});
     for (const auto& [name, value] : job_.environment) {
       const std::string shown = agent::is_secret_name(name) ? std::string(agent::kRedacted)
                                                             : agent::without_secrets(value);
@@ -687,39 +680,7 @@ const char* meaning_of(Phase phase) {
   return "while a round runs without the node";
 }
 
-std::string html_text(std::string_view text) {
-  std::string shown = printable(text);
-  std::string safe;
-  safe.reserve(shown.size());
-  for (std::size_t i = 0; i < shown.size(); ++i) {
-    const char c = shown[i];
-    const std::string_view rest = std::string_view(shown).substr(i, 3);
-    // U+202A to U+202E and U+2066 to U+2069 change the text direction and can disguise text.
-    const bool is_direction = (rest.starts_with("\xe2\x80") && rest.size() == 3 &&
-                               static_cast<unsigned char>(rest[2]) >= 0xAA &&
-                               static_cast<unsigned char>(rest[2]) <= 0xAE) ||
-                              (rest.starts_with("\xe2\x81") && rest.size() == 3 &&
-                               static_cast<unsigned char>(rest[2]) >= 0xA6 &&
-                               static_cast<unsigned char>(rest[2]) <= 0xA9);
-    if (is_direction) {
-      safe += "\xef\xbf\xbd";
-      i += 2;
-    } else if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (c == '"') {
-      safe += "&quot;";
-    } else if (c == '\'') {
-      safe += "&#39;";
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
+std::string html_text(std::string_view text) { return xml_text(printable(text)); }
 
 std::string words_of(const timeline::Slow& slow) {
   const std::string time = in_words(slow.seconds);
@@ -748,7 +709,7 @@ std::string headline_of(const Job& job) {
                                                           : "No end of the job is recorded";
   if (job.root_cause && (job.outcome == "failed" || job.outcome == "unknown"))
     return what + ": rank " + std::to_string(job.root_cause->rank) + " on " +
-           place_of(*job.root_cause) + " " + verb_phrase_of(*job.root_cause);
+           place_of(*job.root_cause) + " " + verb_phrase(*job.root_cause);
   return what + (job.message.empty() ? "" : ": " + job.message);
 }
 

@@ -1,16 +1,19 @@
 #include "launcher/report/report.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "agent/diagnosis/error_text.h"
 #include "agent/wall_time.h"
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "launcher/cli/help.h"
 #include "launcher/report/timeline_views.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/rank_ranges.h"
+#include "rendezvous/protocol/membership_text.h"
 
 namespace drun {
 namespace {
@@ -24,7 +27,7 @@ constexpr std::size_t kMostErrorBytes = 240;
 
 std::string place(std::optional<int> node_rank, const std::string& host) {
   if (!node_rank) return "the node on " + printable(host);
-  return "node " + std::to_string(*node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
+  return rendezvous::node_text(*node_rank, printable(host));
 }
 
 // ", role server,"; empty for the default role.
@@ -33,14 +36,10 @@ std::string role_text(const Failure& failure) {
   return is_named ? ", role " + printable(failure.role) + "," : "";
 }
 
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
+std::vector<std::string> printable_lines(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(printable(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  std::vector<std::string> lines;
+  for (const std::string_view line : lines_of(text)) lines.push_back(printable(line));
   return lines;
 }
 
@@ -86,15 +85,6 @@ std::string rank_text(const Failure& failure) {
          role_text(failure);
 }
 
-// Random run ids have 32 digits; 8 of them are enough to identify a job.
-std::string short_run_id(const std::string& id) {
-  constexpr std::size_t kRandomDigits = 32;
-  constexpr std::size_t kShortDigits = 8;
-  const bool is_random =
-      id.size() == kRandomDigits && id.find_first_not_of("0123456789abcdef") == id.npos;
-  return printable(is_random ? id.substr(0, kShortDigits) : id);
-}
-
 void write_stderr(Writer& writer, const Failure& failure) {
   if (failure.stderr_tail.empty()) return;
   writer.line("last lines of stderr from " + rank_text(failure) + ":");
@@ -114,6 +104,9 @@ std::string cut_line(const std::string& text) {
 
 std::vector<std::string> error_field(const Failure& failure) {
   std::vector<std::string> lines;
+  const auto* const not_started = std::get_if<NotStarted>(&failure.status);
+  if (not_started != nullptr && not_started->error_number == ENOENT && failure.message.empty())
+    return {"the program, or the interpreter in its first line, does not exist on that node"};
   for (const std::string& line : agent::error_lines(failure)) {
     if (lines.size() == kMostErrorLines) {
       lines.emplace_back("...");
@@ -146,7 +139,7 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
   if (std::holds_alternative<Hung>(failure.status))
     writer.field("stacks", {"of all ranks: in the log above and in the --report file"});
   else if (failure.traceback != failure.message)
-    writer.field("traceback", lines_of(agent::shown_traceback(failure.traceback)));
+    writer.field("traceback", printable_lines(agent::shown_traceback(failure.traceback)));
   writer.field("worker", {worker_text(failure, outcome, writer.style().utc_offset)});
   std::vector<std::string> files;
   for (const std::string& file : {failure.error_file, failure.stderr_file})
@@ -161,7 +154,7 @@ void write_others(Writer& writer, const std::vector<Failure>& failures, std::siz
     const Failure& each = failures[i];
     lines.push_back(time_of_day(each.time, writer.style().utc_offset) + "  " + rank_text(each) +
                     " " + verb_phrase(each));
-    const std::vector<std::string> message = lines_of(each.message);
+    const std::vector<std::string> message = printable_lines(each.message);
     if (!message.empty()) lines.push_back("  " + cut_line(message.front()));
   }
   const std::size_t more = failures.size() - shown + left_out;
@@ -228,8 +221,8 @@ std::string injected_text(const NodeLost& lost, const Outcome& outcome) {
 
 void write_foot(Writer& writer, const Outcome& outcome) {
   const ReportStyle& style = writer.style();
-  std::string text =
-      job_size(outcome.world_size, outcome.node_count) + ", run " + short_run_id(outcome.run_id);
+  std::string text = job_size(outcome.world_size, outcome.node_count) + ", run " +
+                     printable(short_run_id(outcome.run_id));
   if (outcome.restarts > outcome.max_restarts) {  // restarts are counted per time window
     text += ", " + counted(outcome.restarts, "restart");
   } else if (outcome.max_restarts > 0) {

@@ -1,3 +1,4 @@
+#include "launcher/base/text.h"
 #include "launcher/report/report.h"
 
 #include <nlohmann/json.hpp>
@@ -40,10 +41,7 @@ Json to_json(const ExitStatus& status) {
 }
 
 Json error_json(const Failure& failure) {
-  std::string text;
-  for (const std::string& line : agent::error_lines(failure))
-    text += (text.empty() ? "" : "\n") + line;
-  return or_null(text);
+  return or_null(joined(agent::error_lines(failure), "\n"));
 }
 
 Json to_json(const Failure& failure) {

@@ -1,4 +1,5 @@
 #include "launcher/report/report.h"
+#include "rendezvous/protocol/membership_text.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -44,9 +45,12 @@ DecodedCharacter decode(std::string_view text) {
   return {character, bytes, true};
 }
 
-// XML 1.0, production 2, without the C1 controls, which terminals interpret.
+// XML 1.0, production 2, without the C1 controls, which terminals interpret, and without those that
+// change the text direction, which can disguise text.
 bool is_xml_character(std::uint32_t character) {
   if (character < 0x20) return character == '\t' || character == '\n' || character == '\r';
+  if ((character >= 0x202a && character <= 0x202e) || (character >= 0x2066 && character <= 0x2069))
+    return false;
   return (character < 0x7f || character > 0x9f) && character != 0xfffe && character != 0xffff;
 }
 
@@ -66,14 +70,10 @@ std::string property(const char* name, std::string_view value) {
          "/>\n";
 }
 
-std::string place(const Failure& failure) {
-  return "rank " + std::to_string(failure.rank) + " on node " + std::to_string(failure.node_rank) +
-         (failure.host.empty() ? "" : " (" + failure.host + ")");
-}
-
 // The summary line of a failure.
 std::string headline(const Failure& failure) {
-  return place(failure) + ": " + how_it_ended(failure);
+  return "rank " + std::to_string(failure.rank) + " on " +
+         rendezvous::node_text(failure.node_rank, failure.host) + ": " + how_it_ended(failure);
 }
 
 std::string details(const Failure& failure) {
@@ -119,8 +119,8 @@ std::string job_element(const Outcome& outcome, const std::string& text) {
           },
           [&](const NodeLost& lost) {
             return element("error", "node_lost",
-                           "node " + std::to_string(lost.node_rank) + " (" + lost.host +
-                               ") was lost" + (lost.reason.empty() ? "" : ": " + lost.reason),
+                           rendezvous::node_text(lost.node_rank, lost.host) + " was lost" +
+                               (lost.reason.empty() ? "" : ": " + lost.reason),
                            text);
           },
           [&](const NotRun& not_run) {
@@ -167,6 +167,8 @@ std::string xml_text(std::string_view text) {
       escaped += "&gt;";
     } else if (next.character == '"') {
       escaped += "&quot;";
+    } else if (next.character == '\'') {
+      escaped += "&#39;";
     } else if (next.character == '\r') {
       escaped += "&#13;";
     } else {

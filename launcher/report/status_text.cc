@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "rendezvous/base/foreign_json.h"
 #include "rendezvous/job/phase_times.h"
@@ -242,26 +243,45 @@ std::size_t characters_of(std::string_view text) {
   }));
 }
 
+// The first `columns` characters of UTF-8 text. Escape sequences take no columns.
+std::string_view cut(std::string_view line, std::size_t columns) {
+  std::size_t shown = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\x1b') {
+      while (i < line.size() && line[i] != 'm') ++i;
+      continue;
+    }
+    if ((static_cast<unsigned char>(line[i]) & 0xC0U) == 0x80) continue;
+    if (++shown > columns) return line.substr(0, i);
+  }
+  return line;
+}
+
 // At most `most` characters, the last three of them dots if it is cut.
 std::string cut_text(const std::string& text, std::size_t most) {
-  constexpr std::size_t kDots = 3;
   if (characters_of(text) <= most) return text;
-  std::size_t count = 0;
-  std::size_t end = 0;
-  for (; end < text.size(); ++end) {
-    if ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) continue;
-    if (++count > most - std::min(most, kDots)) break;
-  }
-  return text.substr(0, end) + std::string(std::min(most, kDots), '.');
+  const std::size_t dots = std::min<std::size_t>(most, 3);
+  return std::string(cut(text, most - dots)) + std::string(dots, '.');
 }
 
 StatusJson parsed(std::string_view json) { return parse_foreign_json<StatusJson>(json); }
 
+// What `read` returns, or `otherwise` if a field that it reads is missing or of another kind.
+template <typename T, typename Read>
+T read_or(T otherwise, std::string_view json, Read read) {
+  const StatusJson status = parsed(json);
+  try {
+    return read(status);
+  } catch (const StatusJson::exception&) {
+    return otherwise;
+  }
+}
+
 }  // namespace
 
 bool is_called(const StatusNames& names, std::string_view job) {
-  return job == names.run_id || job == std::to_string(names.agent_pid) ||
-         job == std::to_string(names.drun_pid);
+  return job == names.run_id || job == short_run_id(names.run_id) ||
+         job == std::to_string(names.agent_pid) || job == std::to_string(names.drun_pid);
 }
 
 Result<StatusNames> status_names(std::string_view json) {
@@ -283,17 +303,14 @@ Result<StatusNames> status_names(std::string_view json) {
 }
 
 std::string status_text(std::string_view json) {
-  const StatusJson status = parsed(json);
-  try {
+  return read_or(std::string(), json, [](const StatusJson& status) {
     const StatusJson& log_directory = status.at("log_directory");
     return head(status) + time_line(status) + rows(status.at("workers"), has_programs(status)) +
            last_failure(status.at("last_failure")) +
            (log_directory.is_string()
                 ? "  logs: " + printable(log_directory.get<std::string>()) + "\n"
                 : "");
-  } catch (const StatusJson::exception&) {
-    return "";
-  }
+  });
 }
 
 bool is_job_status(std::string_view json) {
@@ -302,42 +319,32 @@ bool is_job_status(std::string_view json) {
 }
 
 std::string job_text(std::string_view json) {
-  const StatusJson job = parsed(json);
-  try {
+  return read_or(std::string(), json, [](const StatusJson& job) {
     return job_head(job) + time_line(job) + node_rows(job) + slow_rows(job) +
            job_failure(job.at("last_failure"));
-  } catch (const StatusJson::exception&) {
-    return "";
-  }
+  });
 }
 
 std::size_t nodes_in_status(std::string_view json) {
-  const StatusJson status = parsed(json);
-  try {
-    return count_in(status.at("nodes"));
-  } catch (const StatusJson::exception&) {
-    return 0;
-  }
+  return read_or(std::size_t{0}, json,
+                 [](const StatusJson& status) { return count_in(status.at("nodes")); });
 }
 
 std::size_t nodes_that_continue(std::string_view json, std::size_t leaving) {
-  const StatusJson job = parsed(json);
-  try {
+  return read_or(std::size_t{0}, json, [leaving](const StatusJson& job) {
     const std::size_t joined = count_in(job.at("joined_nodes"));
     const std::size_t least = count_in(job.at("min_nodes"));
     const bool is_elastic = least < count_in(job.at("max_nodes"));
     return is_elastic && joined >= least + leaving ? joined - leaving : 0;
-  } catch (const StatusJson::exception&) {
-    return 0;
-  }
+  });
 }
 
 std::optional<NodeLogs> node_logs(std::string_view json) {
-  const StatusJson status = parsed(json);
   const auto text = [](const StatusJson& field) {
     return field.is_string() ? field.get<std::string>() : std::string();
   };
-  try {
+  using Logs = std::optional<NodeLogs>;
+  return read_or(Logs(), json, [&text](const StatusJson& status) -> Logs {
     NodeLogs logs;
     if (status.at("schema") != "drun.status/1") return std::nullopt;
     if (status.at("round").is_number()) logs.round = int_of(status.at("round"));
@@ -349,18 +356,13 @@ std::optional<NodeLogs> node_logs(std::string_view json) {
                             .stderr_file = text(worker.at("stderr_log"))});
     }
     return logs;
-  } catch (const StatusJson::exception&) {
-    return std::nullopt;
-  }
+  });
 }
 
 int world_size_in(std::string_view json) {
-  const StatusJson status = parsed(json);
-  try {
+  return read_or(0, json, [](const StatusJson& status) {
     return status.at("world_size").is_number() ? int_of(status.at("world_size")) : 0;
-  } catch (const StatusJson::exception&) {
-    return 0;
-  }
+  });
 }
 
 NodeLogs in_round(NodeLogs logs, int round) {
@@ -377,8 +379,8 @@ NodeLogs in_round(NodeLogs logs, int round) {
 }
 
 std::optional<JobRow> job_row(std::string_view json) {
-  const StatusJson job = parsed(json);
-  try {
+  using Row = std::optional<JobRow>;
+  return read_or(Row(), json, [](const StatusJson& job) -> Row {
     const bool has_world = job.at("round").is_number();
     std::string command = command_words(job.at("command"));
     if (command.starts_with(' ')) command.erase(0, 1);
@@ -397,9 +399,7 @@ std::optional<JobRow> job_row(std::string_view json) {
                               (most_restarts > 0 ? "/" + std::to_string(most_restarts) : ""),
                   .up = time_at(job, "up_s"),
                   .command = std::move(command)};
-  } catch (const StatusJson::exception&) {
-    return std::nullopt;
-  }
+  });
 }
 
 JobRow silent_row(const StatusNames& names) {
@@ -417,6 +417,8 @@ std::string job_table(const std::vector<JobRow>& rows, std::optional<std::size_t
   constexpr std::size_t kLeastCommand = 8;
   std::vector<JobRow> lines = {{"JOB", "STATE", "NODES", "WORKERS", "RESTARTS", "UP", "COMMAND"}};
   lines.insert(lines.end(), rows.begin(), rows.end());
+  if (columns)
+    for (JobRow& line : lines) line.job = short_run_id(line.job);
   const auto cells = {&JobRow::job,     &JobRow::state,    &JobRow::nodes,
                       &JobRow::workers, &JobRow::restarts, &JobRow::up};
   std::size_t used = 0;
@@ -473,29 +475,10 @@ std::string colored(const std::string& letters) {
   return text + "\x1b[0m";
 }
 
-// The first `columns` characters of UTF-8 text. Escape sequences take no columns.
-std::string_view cut(std::string_view line, std::size_t columns) {
-  std::size_t shown = 0;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '\x1b') {
-      while (i < line.size() && line[i] != 'm') ++i;
-      continue;
-    }
-    if ((static_cast<unsigned char>(line[i]) & 0xC0U) == 0x80) continue;
-    if (++shown > columns) return line.substr(0, i);
-  }
-  return line;
-}
-
 }  // namespace
 
 std::string repaint(std::string_view text, ScreenSize size) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  const std::vector<std::string_view> lines = lines_of(text);
   const std::size_t rows = std::max<std::size_t>(size.rows, 2);
   const bool is_cut = lines.size() > rows;
   const std::size_t shown = is_cut ? rows - 1 : lines.size();

@@ -23,7 +23,8 @@ struct StatusNames {
   bool has_met() const { return meeting_point != "null null"; }  // false before the first world
 };
 
-// Whether `job` is the run id, or the pid of the agent on this machine or of drun.
+// Whether `job` is the run id or its short form, or the pid of the agent on this machine or of
+// drun.
 bool is_called(const StatusNames& names, std::string_view job);
 
 // Parses an agent's status. Errors: Refused, if this drun does not understand it.
@@ -88,8 +89,8 @@ std::optional<JobRow> job_row(std::string_view json);
 // Of a job whose agent does not answer.
 JobRow silent_row(const StatusNames& names);
 
-// A header and a line per row, in aligned columns. Commands are cut so that lines have at most
-// `columns` characters.
+// A header and a line per row, in aligned columns. With `columns`, random run ids are short, and
+// commands are cut so that lines have at most that many characters.
 std::string job_table(const std::vector<JobRow>& rows, std::optional<std::size_t> columns);
 
 // --- The picture of `drun status --watch` on a terminal: the status as text, and below it the

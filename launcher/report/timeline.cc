@@ -1,13 +1,18 @@
 #include "launcher/report/timeline.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
+#include <span>
 #include <tuple>
 
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "rendezvous/job/slow_rank.h"
 
@@ -89,25 +94,57 @@ std::optional<double> seconds_of(const std::string& time) {
   return static_cast<double>(days) * 86400 + hour * 3600 + minute * 60 + second;
 }
 
-FailureText failure_of(const EventJson& event, double at_s) {
-  return {.rank = int_of(event, "rank"),
-          .local_rank = int_of(event, "local_rank"),
-          .node_rank = int_of(event, "node_rank"),
-          .host = text_of(event, "host"),
-          .pid = int_of(event, "pid"),
-          .round = int_of(event, "round"),
-          .exit_code = int_of(event, "exit_code"),
-          .ended = text_of(event, "ended"),
-          .out_of_memory = flag_of(event, "out_of_memory"),
-          .message = text_of(event, "message", kMostTextBytes),
-          .traceback = text_of(event, "traceback", kMostTextBytes),
-          .stderr_tail = words_of(event, "stderr_tail", kMostTailLines, 1024),
-          .stderr_file = text_of(event, "stderr_file", 4096),
-          .at_s = at_s};
+// Events have the status as text, such as "signal 9 (SIGKILL, killed)".
+ExitStatus status_of(const EventJson& event) {
+  const std::string ended = text_of(event, "ended");
+  const int code = int_of(event, "exit_code");
+  constexpr std::string_view kSignal = "signal ";
+  constexpr std::string_view kHung = "hung: ";
+  if (ended.starts_with(kSignal))
+    return Killed{std::clamp(std::atoi(ended.c_str() + kSignal.size()), 0, 64),
+                  ended.ends_with(", core dumped")};
+  if (ended.starts_with(kHung)) return Hung{ended.substr(kHung.size())};
+  if (ended.starts_with("not started")) return NotStarted{code == 127 ? ENOENT : EACCES};
+  return Exited{code};
 }
 
-std::vector<FailureText> failures_of(const EventJson& event, double at_s) {
-  std::vector<FailureText> failures;
+TimedFailure failure_of(const EventJson& event, double at_s) {
+  TimedFailure failure;
+  failure.rank = int_of(event, "rank");
+  failure.local_rank = int_of(event, "local_rank");
+  failure.node_rank = int_of(event, "node_rank");
+  failure.host = text_of(event, "host");
+  failure.pid = int_of(event, "pid");
+  failure.round = int_of(event, "round");
+  failure.status = status_of(event);
+  failure.out_of_memory = flag_of(event, "out_of_memory");
+  failure.message = text_of(event, "message", kMostTextBytes);
+  failure.traceback = text_of(event, "traceback", kMostTextBytes);
+  failure.stderr_tail = words_of(event, "stderr_tail", kMostTailLines, 1024);
+  failure.stderr_file = text_of(event, "stderr_file", 4096);
+  failure.at_s = at_s;
+  return failure;
+}
+
+// "ranks": [[0, 3], [8, 8]]
+RankRanges ranks_of(const EventJson& event) {
+  RankRanges ranks;
+  const auto found = event.find("ranks");
+  if (found == event.end() || !found->is_array()) return ranks;
+  for (const EventJson& range : *found) {
+    if (!range.is_array() || range.size() != 2 || !range[0].is_number_integer() ||
+        !range[1].is_number_integer())
+      continue;
+    constexpr int kMostRank = 1 << 30;
+    const int first = std::clamp(drun::int_of(range[0]), 0, kMostRank);
+    const int last = std::clamp(drun::int_of(range[1]), first, kMostRank);
+    if (ranks.size() < kMostWords) ranks.push_back({first, last});
+  }
+  return ranks;
+}
+
+std::vector<TimedFailure> failures_of(const EventJson& event, double at_s) {
+  std::vector<TimedFailure> failures;
   const auto found = event.find("failures");
   if (found == event.end() || !found->is_array()) return failures;
   for (const EventJson& failure : *found) {
@@ -140,6 +177,8 @@ const char* word_of(MarkKind kind) {
       return "signal";
     case MarkKind::Hang:
       return "hang";
+    case MarkKind::Timeout:
+      return "timeout";
     case MarkKind::Preemption:
       return "preemption";
     case MarkKind::LeftOut:
@@ -152,7 +191,7 @@ const char* word_of(MarkKind kind) {
   return "injected fault";
 }
 
-struct Builder::Record {
+struct EventRecord {
   std::string run_id;
   std::string event;
   double time_s = 0;  // since 1970, wall clock
@@ -160,29 +199,11 @@ struct Builder::Record {
   EventJson fields;
 };
 
-// The events of one process in order, with times by its steady clock.
-struct Builder::Agent {
-  const std::vector<Record>* records = nullptr;
-  std::size_t first = 0;
-  std::size_t last = 0;  // one past the end
-  std::string host{};
-  int pid = 0;
-  std::vector<double> times{};
-  double shift = 0;
-  double begin() const { return times.front() + shift; }
-  double end() const { return times.back() + shift; }
-  double time(std::size_t i) const { return times[i - first] + shift; }
-  const Record& record(std::size_t i) const { return (*records)[i]; }
-};
-
 Builder::Builder() = default;
 Builder::~Builder() = default;
 
 void Builder::take(std::string_view lines) {
-  while (!lines.empty()) {
-    const std::size_t end = std::min(lines.find('\n'), lines.size());
-    const std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(std::min(end + 1, lines.size()));
+  for (const std::string_view line : lines_of(lines)) {
     if (line.empty()) continue;
     if (records_ >= kMostRecords) {
       is_full_ = true;
@@ -260,10 +281,7 @@ void read_placements(NodeReading& reading, const EventJson& event) {
   for (const EventJson& placement : *found) {
     if (!placement.is_object() || reading.cpus.size() >= kMostLocalRanks) continue;
     reading.cpus.push_back(text_of(placement, "cpus"));
-    std::string devices;
-    for (const std::string& device : words_of(placement, "devices", 64, 64))
-      devices += (devices.empty() ? "" : ",") + device;
-    reading.devices.push_back(std::move(devices));
+    reading.devices.push_back(joined(words_of(placement, "devices", 64, 64), ","));
   }
 }
 
@@ -347,17 +365,17 @@ class JobReading {
   }
 
   void read_failure(NodeReading& reading, std::size_t node, const EventJson& event, double at_s) {
-    FailureText failure = failure_of(event, at_s);
+    TimedFailure failure = failure_of(event, at_s);
     failure.host = reading.node.host;
     failure.node_rank = reading.node.node_rank.value_or(0);
     if (Rank* rank = reading.rank_of(event)) {
       rank->has_failed = true;
-      rank->exit_code = failure.exit_code;
-      rank->ended = failure.ended;
+      rank->exit_code = exit_code(failure.status);
+      rank->ended = to_string(failure.status);
       rank->ended_s = at_s;
     }
     add_mark(job_, MarkKind::Failure, at_s, node,
-             "rank " + std::to_string(failure.rank) + ": " + failure.ended);
+             "rank " + std::to_string(failure.rank) + ": " + to_string(failure.status));
     Round* round = round_of(event);
     if (round != nullptr && (!round->failure || at_s < round->failure->at_s))
       round->failure = std::move(failure);
@@ -392,7 +410,7 @@ class JobReading {
       round->has_succeeded = has_succeeded && (!round->has_ended || round->has_succeeded);
       round->has_ended = true;
       round->end_s = std::max(round->end_s, at_s);
-      for (FailureText& failure : failures_of(event, at_s))
+      for (TimedFailure& failure : failures_of(event, at_s))
         details_[{failure.round, failure.rank}] = std::move(failure);
     } else if (name == "hang_suspected") {
       add_mark(
@@ -435,7 +453,23 @@ class JobReading {
         const auto [stop_s, stopped] = last_stop_.value_or(std::pair(at_s, node));
         add_mark(job_, MarkKind::Preemption, stop_s, stopped, text_of(event, "message", 1024));
       }
+      read_timeouts(node, event, at_s);
       read_job_end(event, at_s);
+    }
+  }
+
+  // Collectives that ranks of the node had reported as timed out before the job was stopped.
+  void read_timeouts(std::size_t node, const EventJson& event, double at_s) {
+    const auto found = event.find("timeouts");
+    if (found == event.end() || !found->is_array()) return;
+    const std::optional<double> now_s = seconds_of(text_of(event, "time"));
+    for (const EventJson& timeout : *found) {
+      if (!timeout.is_object()) continue;
+      const std::string call = text_of(timeout, "call");
+      const double first_s = seconds_of(text_of(timeout, "time")).value_or(*now_s);
+      add_mark(job_, MarkKind::Timeout, std::max(0.0, at_s - std::max(0.0, *now_s - first_s)), node,
+               ranks_text(ranks_of(timeout)) + " reported a timeout of " +
+                   (call.empty() ? "a collective" : call));
     }
   }
 
@@ -455,7 +489,7 @@ class JobReading {
     job_.failures = failures_of(event, at_s);
   }
 
-  void add_details(FailureText& failure) const {
+  void add_details(TimedFailure& failure) const {
     const auto found = details_.find({failure.round, failure.rank});
     if (found == details_.end()) return;
     const double at_s = failure.at_s;
@@ -465,7 +499,7 @@ class JobReading {
 
   Job& job_;
   std::map<int, Round> rounds_;
-  std::map<std::pair<int, int>, FailureText> details_;  // by round and rank
+  std::map<std::pair<int, int>, TimedFailure> details_;  // by round and rank
   std::set<std::string> lost_;
   std::set<std::string> faults_;
   std::set<std::string> slow_;
@@ -480,7 +514,8 @@ void JobReading::finish() {
     if (!round.has_ended) round.end_s = std::max(round.end_s, job_.wall_s);
     if (round.reason.empty() && round.failure)
       round.reason = "rank " + std::to_string(round.failure->rank) + " on node " +
-                     std::to_string(round.failure->node_rank) + ": " + round.failure->ended;
+                     std::to_string(round.failure->node_rank) + ": " +
+                     to_string(round.failure->status);
     job_.rounds.push_back(round);
   }
   if (!job_.rounds.empty()) {
@@ -488,7 +523,7 @@ void JobReading::finish() {
     job_.node_count = job_.rounds.back().node_count;
     job_.restarts = std::max(job_.restarts, job_.rounds.back().restarts);
   }
-  for (FailureText& failure : job_.failures) {
+  for (TimedFailure& failure : job_.failures) {
     for (const Round& round : job_.rounds)
       if (round.failure && round.failure->round == failure.round &&
           round.failure->rank == failure.rank)
@@ -500,7 +535,7 @@ void JobReading::finish() {
     job_.root_cause = job_.rounds.back().failure;
   }
   // Only of a round that ended with that hang.
-  if (job_.root_cause && job_.root_cause->ended.starts_with("hung")) {
+  if (job_.root_cause && std::holds_alternative<Hung>(job_.root_cause->status)) {
     const auto found = hang_stacks_.find(job_.root_cause->round);
     if (found != hang_stacks_.end()) job_.hang_stacks = found->second;
   }
@@ -584,43 +619,56 @@ void find_slow(Job& job) {
   add_slow(job, SlowKind::Processor, processor);
 }
 
-}  // namespace
+// The events of one process in order, with times by its steady clock.
+struct AgentEvents {
+  std::span<const EventRecord> records{};
+  std::string host{};
+  int pid = 0;
+  std::vector<double> times{};  // of the records
+  double shift = 0;
 
-std::optional<Job> Builder::build(const Now& now) const {
-  // A restart of an agent with the same pid is a separate process.
-  std::vector<Agent> all;
-  for (const auto& [key, records] : agents_) {
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      if (i == 0 || records[i].event == "agent_started")
-        all.push_back(
-            {.records = &records, .first = i, .last = i, .host = key.first, .pid = key.second});
-      all.back().last = i + 1;
-    }
+  double begin() const { return times.front() + shift; }
+  double end() const { return times.back() + shift; }
+  double time(std::size_t i) const { return times[i] + shift; }
+};
+
+bool begins_earlier(const AgentEvents& a, const AgentEvents& b) { return a.begin() < b.begin(); }
+
+std::vector<double> times_of(std::span<const EventRecord> records) {
+  const double base = records.front().time_s - records.front().up_s.value_or(0);
+  std::vector<double> times;
+  for (const EventRecord& record : records) {
+    const double time = record.up_s ? base + *record.up_s : record.time_s;
+    times.push_back(times.empty() ? time : std::clamp(time, times.back(), times.back() + kLongest));
   }
-  if (all.empty()) return std::nullopt;
-  for (Agent& agent : all) {
-    const Record& first = agent.record(agent.first);
-    const double base = first.time_s - first.up_s.value_or(0);
-    for (std::size_t i = agent.first; i < agent.last; ++i) {
-      const Record& record = agent.record(i);
-      double time = record.up_s ? base + *record.up_s : record.time_s;
-      if (!agent.times.empty())
-        time = std::clamp(time, agent.times.back(), agent.times.back() + kLongest);
-      agent.times.push_back(time);
-    }
+  return times;
+}
+
+// A restart of an agent with the same pid is a separate process.
+void add_agents(std::vector<AgentEvents>& all, const std::string& host, int pid,
+                std::span<const EventRecord> records) {
+  while (!records.empty()) {
+    const auto next =
+        std::find_if(records.begin() + 1, records.end(),
+                     [](const EventRecord& record) { return record.event == "agent_started"; });
+    const auto count = static_cast<std::size_t>(next - records.begin());
+    const auto own = records.first(count);
+    all.push_back({.records = own, .host = host, .pid = pid, .times = times_of(own)});
+    records = records.subspan(count);
   }
-  // Select the job with the run id of the agent that began last, and all its agents that overlap in
-  // time.
-  const auto begins_later = [](const Agent& a, const Agent& b) { return a.begin() < b.begin(); };
-  std::sort(all.begin(), all.end(), begins_later);
-  const std::string run_id = all.back().record(all.back().first).run_id;
-  std::vector<Agent> agents;
+}
+
+// The agents of the job with the run id of the agent that began last: those that overlap in time.
+// Counts the other jobs.
+std::vector<AgentEvents> agents_of_last_job(const std::vector<AgentEvents>& all,
+                                            std::size_t& other_jobs) {
+  constexpr double kClocks = 5;  // tolerance for clock differences between nodes
+  const std::string run_id = all.back().records.front().run_id;
+  std::vector<AgentEvents> agents;
   std::set<std::string> others;
   double begin_s = all.back().begin();
   for (auto agent = all.rbegin(); agent != all.rend(); ++agent) {
-    const std::string& id = agent->record(agent->first).run_id;
-    // Tolerance for clock differences between nodes.
-    constexpr double kClocks = 5;
+    const std::string& id = agent->records.front().run_id;
     if (id == run_id && agent->end() + kClocks >= begin_s) {
       begin_s = std::min(begin_s, agent->begin());
       agents.push_back(*agent);
@@ -628,78 +676,72 @@ std::optional<Job> Builder::build(const Now& now) const {
       others.insert(id + " " + std::to_string(static_cast<long long>(agent->begin() / 10)));
     }
   }
+  other_jobs = others.size();
+  return agents;
+}
 
-  // Align the clocks: a round begins on all nodes at the same time.
-  const auto rounds_of = [](const Agent& agent) {
-    std::map<int, double> begins;
-    for (std::size_t i = agent.first; i < agent.last; ++i)
-      if (agent.record(i).event == "round_began")
-        begins.emplace(int_of(agent.record(i).fields, "round"), agent.time(i));
-    return begins;
-  };
-  std::size_t longest = 0;
-  for (std::size_t i = 0; i < agents.size(); ++i)
-    if (rounds_of(agents[i]).size() > rounds_of(agents[longest]).size()) longest = i;
-  const std::map<int, double> common = rounds_of(agents[longest]);
-  for (Agent& agent : agents) {
+// Aligns the clocks: a round begins on all nodes at the same time.
+void align_clocks(std::vector<AgentEvents>& agents) {
+  std::vector<std::map<int, double>> begins;  // of each agent, by round
+  for (const AgentEvents& agent : agents) {
+    std::map<int, double>& own = begins.emplace_back();
+    for (std::size_t i = 0; i < agent.records.size(); ++i)
+      if (agent.records[i].event == "round_began")
+        own.emplace(int_of(agent.records[i].fields, "round"), agent.time(i));
+  }
+  const std::map<int, double> common =
+      *std::max_element(begins.begin(), begins.end(),
+                        [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  for (std::size_t n = 0; n < agents.size(); ++n) {
     std::vector<double> differences;
-    for (const auto& [round, time] : rounds_of(agent))
+    for (const auto& [round, time] : begins[n])
       if (const auto found = common.find(round); found != common.end())
         differences.push_back(time - found->second);
-    if (!differences.empty()) agent.shift = -median(std::move(differences));
+    if (!differences.empty()) agents[n].shift = -median(std::move(differences));
   }
+}
 
-  Job job;
-  job.run_id = run_id;
-  job.unreadable_lines = unreadable_lines_;
-  job.other_jobs = others.size();
-  double zero = agents.front().begin();
-  for (const Agent& agent : agents) zero = std::min(zero, agent.begin());
-  const Agent& earliest = *std::min_element(agents.begin(), agents.end(), begins_later);
-  job.started = text_of(earliest.record(earliest.first).fields, "time");
+// The agent's node without the contents of its events. `zero`: the begin of the job.
+Node node_of(const AgentEvents& agent, double zero, const Builder::Now& now) {
+  Node node;
+  node.host = agent.host;
+  node.agent_pid = agent.pid;
+  node.begin_s = agent.begin() - zero;
+  node.end_s = agent.end() - zero;
+  const bool has_end = agent.records.back().event == "job_ended";
+  node.is_running = !has_end && now.is_running && now.is_running(agent.host, agent.pid);
+  if (node.is_running) node.end_s = std::max(node.end_s, now.since_epoch_s + agent.shift - zero);
+  return node;
+}
 
-  // Process the events of all nodes in order of time, so that the first occurrence of each is
-  // found.
-  std::vector<NodeReading> readings(agents.size());
+// Processes the events of all nodes in order of time, so that the first occurrence of each is
+// found.
+void read_in_order(const std::vector<AgentEvents>& agents, double zero,
+                   std::vector<NodeReading>& readings, JobReading& job) {
   std::vector<std::tuple<double, std::size_t, std::size_t>> order;
-  double end_s = 0;
-  for (std::size_t n = 0; n < agents.size(); ++n) {
-    const Agent& agent = agents[n];
-    Node& node = readings[n].node;
-    node.host = agent.host;
-    node.agent_pid = agent.pid;
-    node.begin_s = agent.begin() - zero;
-    const bool has_end = agent.record(agent.last - 1).event == "job_ended";
-    node.is_running = !has_end && now.is_running && now.is_running(agent.host, agent.pid);
-    node.end_s = agent.end() - zero;
-    if (node.is_running) node.end_s = std::max(node.end_s, now.since_epoch_s + agent.shift - zero);
-    end_s = std::max(end_s, node.end_s);
-    for (std::size_t i = agent.first; i < agent.last; ++i)
-      order.emplace_back(agent.time(i) - zero, n, i);
-  }
-  job.wall_s = std::min(end_s, kLongest);
+  for (std::size_t n = 0; n < agents.size(); ++n)
+    for (std::size_t i = 0; i < agents[n].records.size(); ++i)
+      order.emplace_back(agents[n].time(i) - zero, n, i);
   std::sort(order.begin(), order.end());
-  JobReading reading(job);
   for (const auto& [at_s, n, i] : order) {
-    const Record& record = agents[n].record(i);
-    reading.read(readings[n], n, record.event, record.fields, at_s);
+    const EventRecord& record = agents[n].records[i];
+    job.read(readings[n], n, record.event, record.fields, at_s);
   }
-  bool is_running = false;
-  for (NodeReading& each : readings) {
-    Node& node = each.node;
-    constexpr double kFarewell = std::chrono::duration<double>(agent::kLongestFarewell).count();
-    if (each.phase == Phase::Restarting && node.has_ended &&
-        node.end_s - each.phase_began_s < kFarewell)
-      each.phase = Phase::Stopping;
-    each.enter(Phase::Waiting, node.end_s);
-    is_running = is_running || node.is_running;
-    sort_ranks(each);
-  }
-  if (job.outcome == "unknown" && is_running) job.outcome = "running";
+}
 
-  // Sort by node rank, and update the marks' indices.
+void end_last_phase(NodeReading& reading) {
+  constexpr double kFarewell = std::chrono::duration<double>(agent::kLongestFarewell).count();
+  const Node& node = reading.node;
+  if (reading.phase == Phase::Restarting && node.has_ended &&
+      node.end_s - reading.phase_began_s < kFarewell)
+    reading.phase = Phase::Stopping;
+  reading.enter(Phase::Waiting, node.end_s);
+}
+
+// Sorts the nodes by node rank, and updates the marks' indices.
+void take_nodes(Job& job, std::vector<NodeReading>& readings) {
   std::vector<std::size_t> places(readings.size());
-  for (std::size_t i = 0; i < places.size(); ++i) places[i] = i;
+  std::iota(places.begin(), places.end(), std::size_t{0});
   std::stable_sort(places.begin(), places.end(), [&readings](std::size_t a, std::size_t b) {
     const Node& x = readings[a].node;
     const Node& y = readings[b].node;
@@ -712,14 +754,12 @@ std::optional<Job> Builder::build(const Now& now) const {
     job.nodes.push_back(std::move(readings[places[i]].node));
   }
   for (Mark& mark : job.marks) mark.node = new_places[mark.node];
-  reading.finish();
-  add_up(job);
-  find_slow(job);
-  std::stable_sort(job.marks.begin(), job.marks.end(),
-                   [](const Mark& a, const Mark& b) { return a.at_s < b.at_s; });
+}
 
-  std::size_t cut_short = 0;
-  for (const Node& node : job.nodes) cut_short += !node.has_ended && !node.is_running ? 1 : 0;
+void add_notes(Job& job) {
+  const auto cut_short = std::count_if(job.nodes.begin(), job.nodes.end(), [](const Node& node) {
+    return !node.has_ended && !node.is_running;
+  });
   if (cut_short > 0 && job.outcome != "running")
     job.notes.push_back("the events of " + std::to_string(cut_short) + " of " +
                         std::to_string(job.nodes.size()) +
@@ -730,13 +770,54 @@ std::optional<Job> Builder::build(const Now& now) const {
     job.notes.push_back("this report has the events of " + std::to_string(there) + " of " +
                         counted(job.node_count, "node") +
                         "; for all of them, run drun report with the event files of all nodes");
-  if (unreadable_lines_ > 0)
-    job.notes.push_back(counted(unreadable_lines_, "line") +
-                        (unreadable_lines_ == 1 ? " is not an event and is left out"
-                                                : " are not events and are left out"));
+  if (job.unreadable_lines > 0)
+    job.notes.push_back(counted(job.unreadable_lines, "line") +
+                        (job.unreadable_lines == 1 ? " is not an event and is left out"
+                                                   : " are not events and are left out"));
   if (job.other_jobs > 0)
     job.notes.push_back("the files also have events of " + counted(job.other_jobs, "other job") +
                         "; this page shows the job that began last");
+}
+
+}  // namespace
+
+std::optional<Job> Builder::build(const Now& now) const {
+  std::vector<AgentEvents> all;
+  for (const auto& [key, records] : agents_) add_agents(all, key.first, key.second, records);
+  if (all.empty()) return std::nullopt;
+  std::sort(all.begin(), all.end(), begins_earlier);
+
+  Job job;
+  job.run_id = all.back().records.front().run_id;
+  job.unreadable_lines = unreadable_lines_;
+  std::vector<AgentEvents> agents = agents_of_last_job(all, job.other_jobs);
+  align_clocks(agents);
+  const AgentEvents& earliest = *std::min_element(agents.begin(), agents.end(), begins_earlier);
+  job.started = text_of(earliest.records.front().fields, "time");
+
+  std::vector<NodeReading> readings(agents.size());
+  double end_s = 0;
+  for (std::size_t n = 0; n < agents.size(); ++n) {
+    readings[n].node = node_of(agents[n], earliest.begin(), now);
+    end_s = std::max(end_s, readings[n].node.end_s);
+  }
+  job.wall_s = std::min(end_s, kLongest);
+  JobReading reading(job);
+  read_in_order(agents, earliest.begin(), readings, reading);
+  bool is_running = false;
+  for (NodeReading& each : readings) {
+    end_last_phase(each);
+    is_running = is_running || each.node.is_running;
+    sort_ranks(each);
+  }
+  if (job.outcome == "unknown" && is_running) job.outcome = "running";
+  take_nodes(job, readings);
+  reading.finish();
+  add_up(job);
+  find_slow(job);
+  std::stable_sort(job.marks.begin(), job.marks.end(),
+                   [](const Mark& a, const Mark& b) { return a.at_s < b.at_s; });
+  add_notes(job);
   if (is_full_) job.notes.emplace_back("there are too many events; the report lacks some of them");
   return job;
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "agent/status/phases.h"
+#include "rendezvous/job/outcome.h"
 
 namespace drun::timeline {
 
@@ -41,21 +42,8 @@ struct Span {
   double end_s = 0;
 };
 
-// A failure, with the data that its worker left.
-struct FailureText {
-  int rank = 0;
-  int local_rank = 0;
-  int node_rank = 0;
-  std::string host{};
-  int pid = 0;
-  int round = 0;
-  int exit_code = 0;
-  std::string ended{};
-  bool out_of_memory = false;
-  std::string message{};
-  std::string traceback{};
-  std::vector<std::string> stderr_tail{};
-  std::string stderr_file{};
+// A failure, with the data that its worker left. Events have no role, time, program and error file.
+struct TimedFailure : Failure {
   double at_s = 0;
 };
 
@@ -104,11 +92,22 @@ struct Round {
   bool has_succeeded = false;  // on every node that reported
   double begin_s = 0;
   double end_s = 0;
-  std::string reason{};                  // why it was stopped; empty: not stopped, or unknown
-  std::optional<FailureText> failure{};  // the first one
+  std::string reason{};                   // why it was stopped; empty: not stopped, or unknown
+  std::optional<TimedFailure> failure{};  // the first one
 };
 
-enum class MarkKind { Failure, NodeLost, Election, Signal, Hang, LeftOut, Preemption, Fault, Slow };
+enum class MarkKind {
+  Failure,
+  NodeLost,
+  Election,
+  Signal,
+  Hang,
+  Timeout,
+  LeftOut,
+  Preemption,
+  Fault,
+  Slow,
+};
 const char* word_of(MarkKind kind);  // "failure"
 
 struct Mark {
@@ -152,9 +151,9 @@ struct Job {
   std::vector<Node> nodes{};    // by node rank
   std::vector<Round> rounds{};  // by number
   std::vector<Mark> marks{};    // by time
-  std::optional<FailureText> root_cause{};
+  std::optional<TimedFailure> root_cause{};
   std::string hang_stacks{};  // of the last hang of the last round, as lines (evidence_lines)
-  std::vector<FailureText> failures{};  // the first ones of the job's last round
+  std::vector<TimedFailure> failures{};  // the first ones of the job's last round
   // Mean over all nodes, each from the begin to the end of the job; a node counts as waiting before
   // it joins and after it leaves. The sum is wall_s.
   PhaseSeconds ledger{};
@@ -166,6 +165,8 @@ struct Job {
   std::size_t other_jobs = 0;  // found in the same files
   std::vector<std::string> notes{};
 };
+
+struct EventRecord;  // one line
 
 // Builds a job from lines of any number of files in any order.
 class Builder {
@@ -188,9 +189,7 @@ class Builder {
   std::optional<Job> build() const { return build(Now{}); }
 
  private:
-  struct Record;
-  struct Agent;
-  std::map<std::pair<std::string, int>, std::vector<Record>> agents_;  // by host and pid
+  std::map<std::pair<std::string, int>, std::vector<EventRecord>> agents_;  // by host and pid
   std::size_t records_ = 0;
   std::size_t unreadable_lines_ = 0;
   bool is_full_ = false;

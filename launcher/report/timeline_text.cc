@@ -14,9 +14,9 @@ namespace drun {
 namespace {
 
 using agent::Phase;
-using timeline::FailureText;
 using timeline::Job;
 using timeline::Span;
+using timeline::TimedFailure;
 
 constexpr std::size_t kMostNodeLines = 32;
 constexpr std::size_t kMostRoundLines = 20;
@@ -73,11 +73,9 @@ class TextPage {
     ledger();
     if (!job_.slow.empty()) section("Slow ranks and nodes");
     for (const timeline::Slow& slow : job_.slow) line("  " + printable(words_of(slow)));
-    std::string command;
-    for (const std::string& word : agent::redacted_command(job_.command)) command += " " + word;
-    if (!command.empty()) {
+    if (!job_.command.empty()) {
       section("Command");
-      line(" " + printable(command));
+      line("  " + printable(shell_quoted(agent::redacted_command(job_.command))));
     }
     for (const std::string& note : job_.notes) text_ += "note: " + printable(note) + "\n";
     return std::move(text_);
@@ -87,13 +85,13 @@ class TextPage {
   void section(const char* title) { text_ += "\n" + painted("1", title, has_color_) + "\n"; }
   void line(const std::string& words) { text_ += cut_line(words, columns_); }
 
-  void cause(const FailureText& failure) {
+  void cause(const TimedFailure& failure) {
     section("Root cause");
     line("  rank       " + std::to_string(failure.rank) + " on node " +
          std::to_string(failure.node_rank) + " (" + printable(failure.host) + "), pid " +
          std::to_string(failure.pid));
-    line("  ended      " + printable(failure.ended) + ", after " + in_words(failure.at_s) +
-         " in round " + std::to_string(failure.round));
+    line("  ended      " + printable(to_string(failure.status)) + ", after " +
+         in_words(failure.at_s) + " in round " + std::to_string(failure.round));
     const agent::Diagnosis diagnosis = diagnosis_of(job_);
     if (diagnosis.fault != agent::FaultClass::None) {
       line("  diagnosis  " + title_of(diagnosis.fault) + ": " + printable(diagnosis.summary));

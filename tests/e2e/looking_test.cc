@@ -218,7 +218,7 @@ TEST_CASE("an unusable events file is rejected before anything starts") {
   CHECK(access(target.c_str(), F_OK) != 0);
   const Ended nowhere = run(shell_job({"--events=/nowhere/file"}, "echo started"));
   CHECK(nowhere.code == 125);
-  CHECK_THAT(nowhere.err, ContainsSubstring("No such file or directory"));
+  CHECK_THAT(nowhere.err, ContainsSubstring("no such file or directory"));
 }
 
 TEST_CASE("a full disk for events does not stop the job") {

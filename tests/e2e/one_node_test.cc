@@ -29,6 +29,19 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("a job runs where standard input, output or error is closed") {
+  const TemporaryDirectory directory;
+  for (const std::string closed : {"<&-", ">&-", "2>&-", "<&- >&- 2>&-"}) {
+    CAPTURE(closed);
+    const std::string file = directory.file("ran");
+    Launch launch = shell_job({}, "echo out; echo err >&2; cat; echo yes > " + file);
+    launch.argv = Words{"sh", "-c", "exec \"$@\" " + closed, "sh"} + launch.argv;
+    CHECK(run(launch).code == 0);
+    CHECK(read_file(file) == "yes\n");
+    std::filesystem::remove(file);
+  }
+}
+
 TEST_CASE("workers get torchrun's variables in addition to drun's environment") {
   TemporaryDirectory directory;
   const int port = free_port();

@@ -9,6 +9,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/machine.h"
 #include "tests/support/places.h"
 
 namespace drun::testing {
@@ -166,6 +167,27 @@ TEST_CASE("ranks of a job with a secret connect over tcp") {
       60s);
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
+}
+
+// Under a sanitizer drun is linked with OpenSSL, and does not start without it.
+TEST_CASE("without libcrypto a job with a secret is refused with the remedy, and others run") {
+  const TemporaryDirectory directory;
+  write_file(directory.file("libcrypto.so.3"), "");
+  const auto ended_with = [&directory](const Words& options) {
+    Launch launch = job(options, {"true"});
+    launch.environment["LD_LIBRARY_PATH"] = directory.path();
+    return run(launch);
+  };
+  const std::string file = secret_file(directory, "secret", kSecret);
+  const Ended refused = ended_with({"--nnodes=2", "--secret-file=" + file});
+  INFO(refused.err);
+  CHECK(refused.code != 0);
+  if (test::kSlowdown > 1) return;
+  CHECK(refused.code == 125);
+  CHECK_THAT(refused.err, ContainsSubstring("cannot load libssl.so.3") &&
+                              ContainsSubstring("libcrypto.so.3") &&
+                              ContainsSubstring("install libssl3"));
+  CHECK(ended_with({}).code == 0);
 }
 
 TEST_CASE("drun store rejects a secret with the reason") {

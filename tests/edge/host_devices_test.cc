@@ -50,7 +50,7 @@ TEST_CASE("NVIDIA GPUs are found with their locations, in the order of their PCI
   CHECK(look_at_gpus(tree.path()).gpus.empty());
   tree.nvidia_gpu("0000:db:00.0", 0, "1");
   tree.nvidia_gpu("0000:3b:00.0", 1, "-1");
-  const InstalledGpus installed = look_at_gpus(tree.path());
+  const GpuTable installed = look_at_gpus(tree.path());
   CHECK_FALSE(installed.is_amd);
   CHECK(installed.gpus ==
         std::vector<Gpu>{
@@ -64,7 +64,7 @@ TEST_CASE("in a container only GPUs with a device file count") {
     tree.nvidia_gpu("0000:0" + std::to_string(number) + ":00.0", number, "0");
   for (const char* file : {"nvidia2", "nvidiactl", "nvidia-uvm", "nvidia-caps", "null"})
     tree.write(std::string("/dev/") + file, "");
-  const InstalledGpus installed = look_at_gpus(tree.path());
+  const GpuTable installed = look_at_gpus(tree.path());
   REQUIRE(installed.gpus.size() == 1);
   CHECK(installed.gpus[0].uuid == "GPU-2");
 }
@@ -86,7 +86,7 @@ TEST_CASE("AMD GPUs are found with their locations and distinguished from CPUs")
   tree.write(nodes + "2/gpu_id", "");  // a GPU outside the container: the kernel makes the file
                                        // unreadable
   tree.write("/sys/bus/pci/devices/0000:c2:00.0/numa_node", "3\n");
-  const InstalledGpus installed = look_at_gpus(tree.path());
+  const GpuTable installed = look_at_gpus(tree.path());
   CHECK(installed.is_amd);
   CHECK(installed.gpus == std::vector<Gpu>{{.pci_address = "0000:c2:00.0", .memory_node = 3}});
 }
@@ -145,7 +145,7 @@ TEST_CASE("the library is used where the kernel's files are incomplete") {
                                                                             // complete
   SECTION("a GPU is divided") {
     tree.write("/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access", "");
-    const InstalledGpus found = look_at_gpus(tree.path(), kLibrary);
+    const GpuTable found = look_at_gpus(tree.path(), kLibrary);
     CHECK(found.gpus ==
           std::vector<Gpu>{{.pci_address = "0000:3b:00.0", .uuid = "GPU-aaaa", .memory_node = 1}});
     CHECK(found.divided == std::vector<std::size_t>{0});
@@ -171,7 +171,7 @@ TEST_CASE("without the library MIG instances get names from the kernel's files")
   for (const char* place : {"gi1/ci0", "gi2/ci0", "gi2/ci1"})
     tree.write("/proc/driver/nvidia/capabilities/gpu1/mig/" + std::string(place) + "/access", "");
   tree.write("/proc/driver/nvidia/capabilities/gpu1/mig/gi1/access", "");
-  const InstalledGpus found = look_at_gpus(tree.path(), "/nowhere");
+  const GpuTable found = look_at_gpus(tree.path(), "/nowhere");
   CHECK(found.divided == std::vector<std::size_t>{1});
   REQUIRE(found.instances.size() == 3);
   CHECK(found.instances[2] == MigInstance{"MIG-GPU-1/2/1", 1, 2, 1});

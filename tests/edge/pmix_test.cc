@@ -37,11 +37,11 @@ TEST_CASE("over PMIx rank 0 publishes its text, and every rank gets it with the 
   if (skips()) return;
   const Result<MeetingResult> first = meet("job", "gpu7/xyz");
   REQUIRE(first);
-  CHECK(first->told == "gpu7/xyz");
+  CHECK(first->text == "gpu7/xyz");
   CHECK(first->processes == 3);
   const Result<MeetingResult> other = meet("job");
   REQUIRE(other);
-  CHECK(other->told == "gpu0/abc");
+  CHECK(other->text == "gpu0/abc");
   CHECK(meet("sizeless")->processes == 0);
 }
 

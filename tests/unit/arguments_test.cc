@@ -7,9 +7,9 @@ namespace drun {
 namespace {
 
 using Words = std::vector<std::string>;
-using Value = KnownOption::Value;
+using Value = OptionSyntax::Value;
 
-const std::vector<KnownOption> kKnown{
+const std::vector<OptionSyntax> kKnown{
     {.name = "--nnodes"},
     {.name = "--nproc-per-node"},
     {.name = "--log-dir"},
@@ -133,8 +133,8 @@ TEST_CASE("the error for another launcher's option names drun's equivalent") {
 }
 
 TEST_CASE("a pair option uses the next two arguments as a name and a value") {
-  const std::vector<KnownOption> known{
-      {.name = "--mca", .value = KnownOption::Value::Pair, .may_have_one_dash = true}};
+  const std::vector<OptionSyntax> known{
+      {.name = "--mca", .value = OptionSyntax::Value::Pair, .may_have_one_dash = true}};
   const auto of = [&known](const Words& words) { return split_arguments(words, known); };
   const auto pairs = of({"-mca", "pml", "ob1", "--mca", "btl", "^openib", "p", "-mca", "a", "b"});
   REQUIRE(pairs);

@@ -111,7 +111,7 @@ TEST_CASE("every value that completion offers is accepted") {
   for (const OptionSyntax& option : syntaxes().front().options) {
     for (const std::string& choice : choices_of(option.type)) {
       const HostFacts host;
-      const std::string word = std::string(option.known.name) + "=" + choice;
+      const std::string word = std::string(option.name) + "=" + choice;
       CAPTURE(word);
       const bool is_template = choice.find(':') != choice.npos;
       CHECK((is_template || test::parse_line({word, "./train"}, host, "drun").has_value()));
@@ -151,8 +151,8 @@ TEST_CASE("the completion script is printed for known shells") {
 TEST_CASE("the manual page has every option and every helper command") {
   const std::string page = man_page(syntaxes());
   for (const OptionSyntax& option : syntaxes().front().options) {
-    CAPTURE(option.known.name);
-    const bool is_there = page.find("\\fB" + roff_text(option.known.name) + "\\fR") != page.npos;
+    CAPTURE(option.name);
+    const bool is_there = page.find("\\fB" + roff_text(option.name) + "\\fR") != page.npos;
     CHECK(is_there != option.group.empty());
   }
   for (const char* const command :

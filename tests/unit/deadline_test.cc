@@ -58,12 +58,17 @@ TEST_CASE("a time limit sends SIGTERM one minute before its end") {
 }
 
 TEST_CASE(
-    "a signal without a deadline, too short a notice and a requeue outside Slurm are rejected") {
+    "a signal without a deadline, too short a notice or limit and a requeue outside Slurm are "
+    "rejected") {
   Options options;
   options.signal_before = SignalBefore{90s, SIGUSR1};
   CHECK_THAT(error_of(options, train_host()), ContainsSubstring("--time-limit"));
   options.signal_before->time = 30s;
   CHECK_THAT(error_of(options, in_slurm()), ContainsSubstring("--shutdown-timeout (30s)"));
+  options = {};
+  options.time_limit = 60s;
+  CHECK_THAT(error_of(options, train_host()),
+             ContainsSubstring("--time-limit=1m: workers get SIGTERM 1m before it"));
   options = {};
   options.time_limit = 1h;
   options.requeue = true;

@@ -39,7 +39,7 @@ Outcome out_of_gpu_memory() {
       2, Exited{1}, {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"})});
 }
 
-timeline::Job job_with(timeline::FailureText failure) {
+timeline::Job job_with(timeline::TimedFailure failure) {
   timeline::Job job;
   job.outcome = "failed";
   job.world_size = 4;
@@ -106,12 +106,8 @@ TEST_CASE("the JUnit report has the diagnosis as properties and in the job's fai
 }
 
 TEST_CASE("the page and its text form show the diagnosis of the events") {
-  const timeline::Job job =
-      job_with({.rank = 1,
-                .host = "gpu0",
-                .exit_code = 1,
-                .ended = "exit code 1",
-                .stderr_tail = {"RuntimeError: CUDA error: uncorrectable ECC error <b>"}});
+  const timeline::Job job = job_with(
+      {failure_with(1, Exited{1}, {"RuntimeError: CUDA error: uncorrectable ECC error <b>"})});
   const std::string page = report_html(job);
   CHECK_THAT(page, ContainsSubstring("<dt>Diagnosis</dt><dd>hardware: hardware error on node 0"));
   CHECK_THAT(page, ContainsSubstring("uncorrectable ECC error &lt;b&gt;"));
@@ -133,8 +129,14 @@ TEST_CASE("a job that is known from events gets the same class as from its outco
                             Ended{"not started: permission denied", 126, FaultClass::UserError},
                             Ended{"hung: no output for 60 s", 123, FaultClass::Hang}}) {
     INFO(each.ended);
-    const timeline::Job job = job_with({.exit_code = each.exit_code, .ended = each.ended});
-    CHECK(diagnosis_of(job).fault == each.fault);
+    timeline::Builder builder;
+    builder.take(R"({"time":"2026-11-21T13:03:07.1Z","event":"job_ended","outcome":"failed",)"
+                 R"("failures":[{"exit_code":)" +
+                 std::to_string(each.exit_code) + R"(,"ended":")" + each.ended + "\"}]}");
+    const std::optional<timeline::Job> job = builder.build();
+    REQUIRE(job.has_value());
+    CHECK(to_string(job->root_cause->status).starts_with(std::string(each.ended).substr(0, 8)));
+    CHECK(diagnosis_of(*job).fault == each.fault);
   }
   timeline::Job lost;
   lost.outcome = "node_lost";

@@ -56,7 +56,7 @@ TEST_CASE("rank 0 shares its address and the run id with the other ranks over PM
   first.random_id = "abc123";
   first.meeting = [&heard](const std::optional<std::string>& told) -> Result<MeetingResult> {
     if (told) heard = told;
-    return MeetingResult{.told = *heard};
+    return MeetingResult{.text = *heard};
   };
   const Variables names = {{"gpu0", "192.0.2.1"}};
   first.addresses_of = [names](const std::string& name) -> std::vector<std::string> {
@@ -95,7 +95,7 @@ TEST_CASE("ranks exchange nothing if MASTER_ADDR is set, and only the run id on 
   engines::EngineContext one = around(with(kHydra, {{"MASTER_ADDR", "gpu7"}}));
   one.meeting = [&meetings](const auto&) -> Result<MeetingResult> {
     ++meetings;
-    return MeetingResult{.told = "gpu0/abc"};
+    return MeetingResult{.text = "gpu0/abc"};
   };
   CHECK(hydra(one)->master_addr->value == "gpu7");
   CHECK(meetings == 0);
@@ -115,9 +115,9 @@ TEST_CASE("a failed exchange between ranks is an error with a remedy") {
   CHECK_THAT(hydra(one)->wrong, ContainsSubstring("no answer within 9 ms") &&
                                     ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
   one.meeting = [](const auto&) -> Result<MeetingResult> {
-    return MeetingResult{.told = "nonsense"};
+    return MeetingResult{.text = "nonsense"};
   };
-  CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 tells"));
+  CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 sends"));
 }
 
 TEST_CASE("under Open MPI rank 0 shares its address over PMIx if ranks run on several machines") {
@@ -125,7 +125,7 @@ TEST_CASE("under Open MPI rank 0 shares its address over PMIx if ranks run on se
   engines::EngineContext one = around(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-a-7@1"}}));
   one.meeting = [&meetings](const auto&) -> Result<MeetingResult> {
     ++meetings;
-    return MeetingResult{.told = "gpu0/abc", .processes = 3};
+    return MeetingResult{.text = "gpu0/abc", .processes = 3};
   };
   const auto facts = open_mpi(one);
   CHECK(facts->master_addr == EngineFact<std::string>{"gpu0", "PMIx, from rank 0"});
@@ -154,7 +154,7 @@ TEST_CASE(
     "PMIx alone provides the node count and node 0's address if its ranks can exchange data") {
   engines::EngineContext one = around({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-a-7@1"}});
   one.meeting = [](const auto&) -> Result<MeetingResult> {
-    return MeetingResult{.told = "gpu0/abc", .processes = 4};
+    return MeetingResult{.text = "gpu0/abc", .processes = 4};
   };
   const auto facts = pmix(one);
   CHECK(facts->nodes == EngineFact<int>{4, "PMIx"});

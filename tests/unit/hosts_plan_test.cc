@@ -215,7 +215,8 @@ TEST_CASE("options that conflict with --hosts are rejected with the reason") {
   CHECK_THAT(desk_error({"-H", "a:x", "p"}), ContainsSubstring("--hosts=a:x: \"x\" slots"));
   CHECK_THAT(desk_error({"-H", "a,b", "--node-rank=1", "p"}),
              ContainsSubstring("remove the option"));
-  CHECK_THAT(desk_error({"-H", "a,b", "--nnodes=3", "p"}), ContainsSubstring("there are 2 hosts"));
+  CHECK_THAT(desk_error({"-H", "a,b", "--nnodes=3", "p"}),
+             ContainsSubstring("--nnodes=3: there are 2 hosts"));
   CHECK_THAT(desk_error({"-H", "a", "--standalone", "p"}), ContainsSubstring("--standalone"));
   CHECK_THAT(desk_error({"-H", "a", "--rdzv-backend=c10d", "p"}),
              ContainsSubstring("remove these options"));
@@ -242,6 +243,35 @@ TEST_CASE("the plan shows the exact commands but not the values of variables") {
   CHECK(json["nodes"][0]["programs"] ==
         nlohmann::json::parse(
             R"([{"role":"default","workers":2,"command":["p","it's"],"variables":{}}])"));
+}
+
+TEST_CASE("a job on other hosts needs a working directory") {
+  HostFacts host = desk_with_file({{"A", "a"}});
+  host.working_directory.clear();
+  const auto plan = make_host_plan(options_of({"-H", "a,b", "p"}, host), host, "/bin/drun");
+  REQUIRE_FALSE(plan);
+  CHECK(plan.error().code == ErrorCode::System);
+  CHECK_THAT(plan.error().message, ContainsSubstring("working directory has been removed"));
+}
+
+TEST_CASE("the plan shows where the log files are, on this machine or on each host") {
+  const auto text = [](Words words) {
+    words.insert(words.begin(), {"-H", "a,b"});
+    words.emplace_back("p");
+    return host_plan_text(desk_plan(words));
+  };
+  CHECK_THAT(text({"--tee=3"}), ContainsSubstring("log files    in a temporary directory, on each "
+                                                  "host; streams selected by --redirects and "
+                                                  "--tee\n"));
+  CHECK_THAT(text({"--redirects=0:1", "--log-dir=/logs", "--no-gather-logs"}),
+             ContainsSubstring("log files    /logs, on each host; "));
+  CHECK_THAT(text({"--log-dir=/logs"}),
+             ContainsSubstring("log files    /logs, on this machine, one directory per rank\n"));
+  CHECK(text({"--tee=3", "--log-dir=/dev/null"}).find("log files") == std::string::npos);
+  CHECK(text({}).find("log files") == std::string::npos);
+  CHECK_THAT(
+      host_plan_text(desk_plan({"--local-nodes=2,netns", "--tee=3", "--log-dir=/logs", "p"})),
+      ContainsSubstring("log files    /logs/node0 and so on, one directory per node; "));
 }
 
 TEST_CASE("without hosts -np counts the workers of this machine or of all nodes") {

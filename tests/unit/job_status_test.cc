@@ -195,6 +195,19 @@ TEST_CASE("drun list cuts the command to the width of the terminal, between char
   CHECK_THAT(job_table({row}, 10), ContainsSubstring("\n" + head + "./tr\xc3\xa4...\n"));
 }
 
+TEST_CASE("on a terminal a random run id is short, and names the job in that form") {
+  const std::string id = "080b08472faa7fc7e1eedd5d9b09e4fa";
+  JobRow row;
+  row.job = id;
+  CHECK_THAT(job_table({row}, 80), ContainsSubstring("\n080b0847  "));
+  CHECK_THAT(job_table({row}, std::nullopt), ContainsSubstring("\n" + id + "  "));
+  const StatusNames names{.run_id = id, .agent_pid = 7, .drun_pid = 6};
+  CHECK(is_called(names, "080b0847"));
+  CHECK(is_called(names, id));
+  CHECK_FALSE(is_called(names, "080b"));
+  CHECK_FALSE(is_called({.run_id = "my-first-night"}, "my-first"));
+}
+
 TEST_CASE("drun list makes control characters visible") {
   NodeStatus status = own();
   status.run_id = "ni\tght\x1b[2J";

@@ -233,12 +233,12 @@ TEST_CASE("every option has the same effect, or the same error, in each of its s
   int accepted = 0;
   const std::vector<CommandSyntax> commands = command_syntaxes();
   for (const OptionSyntax& option : commands.front().options) {
-    const std::string name(option.known.name);
+    const std::string name(option.name);
     Words values = choices_of(option.type);
     values.insert(values.end(), {"1", "x", ""});
     for (const std::string& value : values) {
       CAPTURE(name, value);
-      const bool is_flag = option.known.value == KnownOption::Value::None;
+      const bool is_flag = option.value == OptionSyntax::Value::None;
       const Words words = is_flag ? Words{name, "p"} : Words{name + "=" + value, "p"};
       const Result<Command> wanted = parse(words);
       const auto check = [&wanted](const Words& others) {
@@ -248,11 +248,11 @@ TEST_CASE("every option has the same effect, or the same error, in each of its s
         CHECK((found ? *found == *wanted : found.error() == wanted.error()));
       };
       check(is_flag ? Words{underscored(name), "p"} : Words{underscored(name) + "=" + value, "p"});
-      if (is_flag && option.known.letter != 0) check({std::string{'-', option.known.letter}, "p"});
-      if (option.known.value != KnownOption::Value::Needed) continue;
+      if (is_flag && option.letter != 0) check({std::string{'-', option.letter}, "p"});
+      if (option.value != OptionSyntax::Value::Needed) continue;
       check({name, value, "p"});
-      if (option.known.letter != 0) check({std::string{'-', option.known.letter}, value, "p"});
-      if (option.known.may_have_one_dash) check({name.substr(1), value, "p"});
+      if (option.letter != 0) check({std::string{'-', option.letter}, value, "p"});
+      if (option.may_have_one_dash) check({name.substr(1), value, "p"});
       const Options* const options = wanted ? std::get_if<Options>(&*wanted) : nullptr;
       if (options == nullptr) continue;
       CHECK(options->sources == std::map<std::string, std::string>{{name, name}});
@@ -530,7 +530,7 @@ TEST_CASE("drun logs accepts its options among the job and the ranks, also as le
   CHECK(std::get<LogsCommand>(*parse({"logs", "night", "-fn", "5", "7", "0-3"})) == logs);
   CHECK(std::get<LogsCommand>(*parse({"logs", "-n5", "night", "7", "-f", "--", "0-3"})) == logs);
   CHECK(std::get<LogsCommand>(*parse({"logs", "-gn", "n"})).pattern == "n");
-  CHECK_THAT(line_error({"logs", "night", "x"}), ContainsSubstring("logs: \"x\" is not a list"));
+  CHECK_THAT(line_error({"logs", "night", "x"}), ContainsSubstring("\"x\" is not a list"));
 }
 
 TEST_CASE("drun status accepts its options before and after the job") {
@@ -548,6 +548,16 @@ TEST_CASE("drun status accepts its options before and after the job") {
   CHECK(unsourced({"status"}, {}, "torchrun").program == "status");
   CHECK_THAT(line_error({"status", "a", "b"}), ContainsSubstring("drun -- status"));
   CHECK_THAT(line_error({"status", "--port=1"}), ContainsSubstring("--port"));
+}
+
+TEST_CASE("messages name the helper command") {
+  const auto name = [](Words argv) { return command_name(argv); };
+  CHECK(name({"/usr/bin/drun", "status", "--x"}) == "drun status");
+  CHECK(name({"drun", "help", "x"}) == "drun help");
+  CHECK(name({"drun", "--x", "status"}) == "drun");
+  CHECK(name({"torchrun", "status"}) == "torchrun");
+  CHECK(name({}) == "drun");
+  CHECK(line_error({"status", "--zzzzzz"}) == "unknown option --zzzzzz; --help lists the options");
 }
 
 TEST_CASE("drun list accepts no job") {

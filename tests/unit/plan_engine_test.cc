@@ -135,7 +135,7 @@ TEST_CASE("a missing value is an error that names it, and never results in a one
   CHECK_THAT(engine_error(given({}), with(kStep, {{"SLURM_STEP_NODELIST", ""}})),
              ContainsSubstring("SLURM_STEP_NODELIST is not set"));
   CHECK_THAT(engine_error(given({}), with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
-             ContainsSubstring("Open MPI does not tell where rank 0 is"));
+             ContainsSubstring("Open MPI: it does not report where rank 0 is"));
   CHECK_THAT(engine_error(given({}), {{"JOB_COMPLETION_INDEX", "1"}}),
              ContainsSubstring("PET_NNODES"));
   CHECK_THAT(engine_error(given({.nnodes = NodeRange{2, 2}}), {{"JOB_COMPLETION_INDEX", "1"}}),

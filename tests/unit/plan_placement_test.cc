@@ -85,7 +85,7 @@ TEST_CASE("too few GPUs for the workers are rejected") {
   CHECK_THAT(placement_error({.nproc_per_node = 3, .gpus_per_worker = 2}),
              ContainsSubstring("--gpus-per-worker=2: 3 workers need 6 GPUs, and 4 are visible"));
   CHECK_THAT(placement_error({.gpus_per_worker = 1}, server_host({}, 0)),
-             ContainsSubstring("0 are visible on gpu0"));
+             ContainsSubstring("1 worker needs 1 GPU, and 0 are visible on gpu0"));
   CHECK_THAT(
       placement_error({.gpus_per_worker = 3}, server_host({{"CUDA_VISIBLE_DEVICES", "0,1,9,2"}})),
       ContainsSubstring("2 are visible"));

@@ -146,6 +146,7 @@ TEST_CASE("a failure with few known facts has a short report") {
   CHECK(report_text(outcome, kStyle) == R"(
 drun: job failed after 12.3 s: rank 0 on node 0 could not be started: no such
 file or directory
+  error      the program, or the interpreter in its first line, does not exist on that node
   worker     local rank 0, failed at 2026-11-21 14:03:07.123
   job        1 worker on 1 node, run none
 )");

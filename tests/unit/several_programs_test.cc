@@ -324,10 +324,10 @@ TEST_CASE("an app file has one program per line") {
 
 TEST_CASE("options before an app file apply to all its programs") {
   const Words words{"--app=file", "-x", "A=1", "--role=all"};
-  const std::vector<KnownOption> known{{.name = "--np", .may_have_one_dash = true},
-                                       {.name = "--export", .letter = 'x'},
-                                       {.name = "--role"},
-                                       {.name = "--bind-to"}};
+  const std::vector<OptionSyntax> known{{.name = "--np", .may_have_one_dash = true},
+                                        {.name = "--export", .letter = 'x'},
+                                        {.name = "--role"},
+                                        {.name = "--bind-to"}};
   Options options;
   options.app = "file";
   options.role = "all";

@@ -55,7 +55,7 @@ TEST_CASE("the timeline of a failed job has its root cause, rounds, ranks and ph
   CHECK(job.drun_version == "1.2");
   REQUIRE(job.root_cause.has_value());
   CHECK(job.root_cause->rank == 1);
-  CHECK(job.root_cause->ended == "exit code 3");
+  CHECK(job.root_cause->status == ExitStatus(Exited{3}));
   CHECK(job.root_cause->stderr_tail.back() == "ValueError: bad batch");
   CHECK(is_close(job.root_cause->at_s, 19.5, 0.001));
   REQUIRE(job.rounds.size() == 2);
@@ -208,7 +208,9 @@ TEST_CASE("lost nodes, elections, signals, preemptions and injected faults becom
   events.add(7, agent::RoundBegan{World{.run_id = "night", .round = 1, .master_addr = "gpu0"}});
   events.add(8, agent::SignalCame{15});
   events.add(9, agent::RoundStopping{1, "the time limit"});
-  events.add(10, agent::JobEnded{Outcome{.ending = Preempted{"its time limit"}}});
+  const std::vector<agent::ReportedTimeout> timeouts{
+      {.ranks = {{0, 1}}, .call = "all_reduce (number 21)", .first = WallTime()}};
+  events.add(10, agent::JobEnded{Outcome{.ending = Preempted{"its time limit"}}, timeouts});
   const Job job = job_of(events.text());
   CHECK(job.outcome == "preempted");
   CHECK(job.message == "its time limit");
@@ -216,8 +218,13 @@ TEST_CASE("lost nodes, elections, signals, preemptions and injected faults becom
        {MarkKind::NodeLost, MarkKind::Election, MarkKind::Signal, MarkKind::Preemption})
     CHECK(has_mark(job, kind));
   std::vector<std::string> injected;
-  for (const Mark& mark : job.marks)
+  std::vector<std::string> timed_out;
+  for (const Mark& mark : job.marks) {
     if (mark.kind == MarkKind::Fault) injected.push_back(mark.text);
+    if (mark.kind == MarkKind::Timeout) timed_out.push_back(mark.text);
+  }
+  CHECK(timed_out ==
+        std::vector<std::string>{"ranks 0, 1 reported a timeout of all_reduce (number 21)"});
   CHECK(injected == std::vector<std::string>{"kill:node=1@4s on node 1 (gpu1), in round 0"});
   CHECK(std::is_sorted(job.marks.begin(), job.marks.end(),
                        [](const Mark& a, const Mark& b) { return a.at_s < b.at_s; }));
