@@ -142,13 +142,4 @@ TEST_CASE("an elastic job continues without a node that fails the preflight chec
                             ContainsSubstring("the preflight check found a problem with it"));
 }
 
-TEST_CASE("drun doctor names the nodes that did not join") {
-  Launch launch = job({}, {"true"});
-  launch.argv = doctor(2, 0, free_port(), {"--rdzv-conf=join_timeout=1"});
-  const Ended ended = run(launch);
-  INFO(ended.err);
-  CHECK(ended.code == 120);
-  CHECK_THAT(ended.err, ContainsSubstring("node 1 missing"));
-}
-
 }  // namespace drun::testing
