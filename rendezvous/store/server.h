@@ -70,7 +70,6 @@ class StoreService final : private StoreSessionHost {
   std::span<char> read_buffer() override { return {buffer_.get(), kReadBytes}; }
   StoreMemory& memory() override { return store_.memory(); }
 
-  void deliver(ConnectionId asker);
   void flush_later(StoreSession& session);
   void complain(const std::string& text);
   void send_away(std::optional<ConnectionId> newcomer, std::string_view reason);

@@ -1,5 +1,5 @@
-// Tests PyTorch's clients with drun's store, and drun's client with PyTorch's stores. The versions
-// are Debian's and the one that DRUN_TORCH_PYTHON names.
+// Tests drun's client with the stores of Debian's PyTorch and of the one that DRUN_TORCH_PYTHON
+// names. interop/store_process.py tests PyTorch's clients with drun's store.
 
 #include <csignal>
 #include <cstdlib>
@@ -8,7 +8,6 @@
 #include "tests/support/catch.h"
 #include "tests/support/places.h"
 #include "tests/support/process.h"
-#include "tests/support/served_store.h"
 
 namespace drun {
 namespace {
@@ -79,17 +78,6 @@ void exercise(StoreClient& client, StoreClient& other) {
   CHECK(must(client.get("late")) == "!");
 }
 
-void check_client(const std::string& interpreter) {
-  ServedStore served;
-  const testing::Ended ended =
-      testing::run(script(interpreter, {"client", std::to_string(served.port())}), 60s);
-  if (is_skipped(interpreter, ended)) return;
-  INFO(ended.out << ended.err);
-  CHECK(ended.code == 0);
-  CHECK_THAT(ended.out, ContainsSubstring("done\n"));
-  for (const std::string& line : served.lines()) FAIL(line);
-}
-
 void check_server(const std::string& interpreter, const std::string& backend) {
   testing::Running server(script(interpreter, {"serve", backend}));
   if (!server.prints("\n", 60s) || server.out().starts_with("skipped")) {
@@ -110,13 +98,6 @@ void check_server(const std::string& interpreter, const std::string& backend) {
 }
 
 }  // namespace
-
-TEST_CASE("the client of Debian's PyTorch works with drun's store") { check_client(kDebians); }
-
-TEST_CASE("the client of a current PyTorch works with drun's store") {
-  const std::string interpreter = current_python();
-  if (!interpreter.empty()) check_client(interpreter);
-}
 
 TEST_CASE("drun's client works with the store of Debian's PyTorch") {
   check_server(kDebians, "poll");
