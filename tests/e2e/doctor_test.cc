@@ -80,10 +80,7 @@ TEST_CASE("drun doctor with a job's command line checks its program and does not
 
 TEST_CASE("drun doctor over ssh checks two machines and prints one table", "[namespaces]") {
   const SshHosts hosts;
-  if (!hosts.why_not().empty()) {
-    WARN("skipped: cannot make machines to log in to: " << hosts.why_not());
-    return;
-  }
+  if (!is_there(hosts)) return;
   Launch launch = hosts.launch({"--hosts=node[1-2]:4"}, {"true"});
   launch.argv.insert(std::find(launch.argv.begin(), launch.argv.end(), drun_program()) + 1,
                      "doctor");
