@@ -90,7 +90,7 @@ TEST_CASE("one variable replays a seed, and a second one replays a range") {
 TEST_CASE("the hash of a simulation depends on its seed alone") {
   const auto run = [](auto& simulation) { simulation.run(); };
   const auto run_all = [](auto& simulation) { simulation.run_all(); };
-  check_hashes<Cluster>(Weather{.node_count = 3}, run);
+  check_hashes<Cluster>(fixed_weather(3), run);
   check_hashes<Cluster>(Weather{}, run);
   check_hashes<JointCluster>(JointWeather{}, run);
   check_hashes<ElectionNetwork>(ElectionWeather{}, run_all);
