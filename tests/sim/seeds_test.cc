@@ -2,7 +2,6 @@
 #include "tests/sim/seeds.h"
 
 #include "tests/sim/cluster.h"
-#include "tests/sim/cluster.h"
 #include "tests/sim/election_network.h"
 #include "tests/sim/etcd_network.h"
 #include "tests/sim/joint_cluster.h"
