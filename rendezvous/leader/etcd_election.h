@@ -18,11 +18,13 @@
 //   own key         deletes it: of   as in Vacant     Leading: an answer (its own)
 //                   an earlier lead                   was lost
 //   no such lease   -                -                new leases         lead lost; state's: new
-//   one no answer       asks again       asks again       asks again         asks again watch:
-//   deleted  delay begins     Vacant           -                  - watch: a leader Following
-//   Following        Following          - watch ended     looks, watches   looks, watches   looks,
-//   watches     - tick            looks            looks            claims             renews; lead
-//   lost by time LeaderDoubted   -                looks more often -                  -
+//                                                                         one
+//   no answer       asks again       asks again       asks again         asks again
+//   watch: deleted  delay begins     Vacant           -                  -
+//   watch: a leader Following        Following        Following          -
+//   watch ended     looks, watches   looks, watches   looks, watches     -
+//   tick            looks            looks            claims             renews; lead lost by time
+//   LeaderDoubted   -                looks more often -                  -
 //   RecordWanted    -                -                -                  stored, then RoundKnown
 //   Resign          Closed           Closed           Closed             deletes its key, Closed
 //   JobOver         Closed           Closed           Closed             deletes keys, Closed

@@ -18,6 +18,7 @@
 
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/log.h"
+#include "rendezvous/net/deadline_timer.h"
 #include "rendezvous/net/peer_address.h"
 #include "rendezvous/net/pending_connections.h"
 
@@ -323,11 +324,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   }
 
   void arm_silence_timer() {
-    const std::optional<Time> wanted = pending_.next_expiry();
-    if (!wanted || is_stopped_) return;
-    silence_timer_.expires_at(*wanted);
-    silence_timer_.async_wait([self = shared_from_this()](error_code ec) {
-      if (ec || self->is_stopped_) return;
+    silence_timer_.set(pending_.next_expiry(), [self = shared_from_this()] {
       const Time now = std::chrono::steady_clock::now();
       while (const std::optional<PendingConnections::Id> id = self->pending_.take_expired(now)) {
         self->on_silence(id);
@@ -385,7 +382,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   SilentList silent_;
   PendingConnections pending_;  // those in silent_
   PendingConnections::Id last_id_ = 0;
-  asio::steady_timer silence_timer_;
+  DeadlineTimer silence_timer_;
   asio::steady_timer pause_timer_;
   std::array<char, kFirstReadBytes> buffer_{};
   bool is_paused_ = false;

@@ -12,8 +12,7 @@ namespace {
 // Larger answers are invalid.
 constexpr std::uint64_t kMostAnswerBytes = std::uint64_t{1} << 32;
 constexpr std::size_t kMostReadBytes = 1 << 20;
-// The time limit for the answer to CANCEL_WAIT, which a working server sends at
-// once.
+// The time limit for the answer to CANCEL_WAIT, which a working server sends at once.
 constexpr std::chrono::seconds kCancelTime{10};
 
 std::string shown(std::string_view key) {
@@ -101,8 +100,8 @@ Result<void> StoreClient::cancel_wait() {
   const Error late = named({ErrorCode::Timeout, "timed out"});
   const std::optional<std::uint8_t> cancel = to_byte(Opcode::CancelWait, dialect_);
   if (!cancel) {
-    // The wait cannot be canceled, and the answer may come at any time. Only a
-    // new connection is free of it.
+    // The wait cannot be canceled, and the answer may come at any time. Only a new connection is
+    // free of it.
     stream_.reset();
     needs_reopening_ = true;
     return late;

@@ -26,8 +26,7 @@ namespace {
 using Time = StoreStream::Time;
 
 constexpr std::size_t kBufferBytes = 16 * 1024;
-// The limit for one address, so that an address that drops packets leaves time
-// for the next one.
+// The limit for one address, so that an address that drops packets leaves time for the next one.
 constexpr std::chrono::seconds kOneAddress{10};
 
 Error closed(std::string_view reason) { return Error{ErrorCode::Closed, std::string(reason)}; }
@@ -167,22 +166,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = StoreStream::Time;
 
-// The possible greetings of a client, newest first. A server that does not know
-// one closes at once.
+// The possible greetings of a client, newest first. A server that does not know one closes at once.
 enum class Greeting { ValidateAndPing, Validate, Legacy };
 constexpr Greeting kAll[] = {Greeting::ValidateAndPing, Greeting::Validate, Greeting::Legacy};
 
-// A legacy server reads VALIDATE as a SET whose key length is the magic number
-// and the next four bytes. They must make the length so large that the
-// allocation fails: the server then closes at once, instead of clearing
-// gigabytes and waiting for a key. This nonce has that effect, and so have four
-// CANCEL_WAITs, each of which other servers answer with a 1, with or without a
-// wait.
+// A legacy server reads VALIDATE as a SET whose key length is the magic number and the next four
+// bytes. They must make the length so large that the allocation fails: the server then closes at
+// once, instead of clearing gigabytes and waiting for a key. This nonce has that effect, and so
+// have four CANCEL_WAITs, each of which other servers answer with a 1, with or without a wait.
 constexpr std::uint32_t kNonce = 0xFFFFFFFF;
 constexpr int kCancels = 4;
 
-// A server that is stopping also closes. After this many rounds, it is not a
-// TCPStore.
+// A server that is stopping also closes. After this many rounds, it is not a TCPStore.
 constexpr int kMostRefusals = 3;
 
 constexpr std::chrono::milliseconds kFirstPause{10};
@@ -233,8 +228,7 @@ Result<void> greet(StoreStream& stream, Greeting greeting, Time deadline) {
   if (!got) return got;
   if (answer == expected) return {};
   return Error{ErrorCode::Refused,
-               "what listens there is not a TCPStore; is it another program's "
-               "port?"};
+               "what listens there is not a TCPStore; is it another program's port?"};
 }
 
 // Tries each greeting once. Closed: the server knows none of them.

@@ -1,6 +1,6 @@
-// edge. The connection of a StoreClient: a blocking TCP stream with deadlines
-// (StoreStream), and the detection of the server's dialect (shake_hands). Use
-// it from any thread, one at a time. Deadlines are times of the steady clock.
+// edge. The connection of a StoreClient: a blocking TCP stream with deadlines (StoreStream), and
+// the detection of the server's dialect (shake_hands). Use it from any thread, one at a time.
+// Deadlines are times of the steady clock.
 #pragma once
 
 #include <chrono>
@@ -18,17 +18,14 @@ namespace drun {
 
 // A blocking TCP connection with deadlines.
 //
-// Errors:  Timeout, Closed (end of stream, reset), Unreachable (open), System.
-// Messages contain
-//          only the reason; the caller adds the operation. After an error the
-//          stream may have read or written a part: close it, except after a
-//          Timeout of `read` that has read nothing.
+// Errors:  Timeout, Closed (end of stream, reset), Unreachable (open), System. Messages contain
+//          only the reason; the caller adds the operation. After an error the stream may have read
+//          or written a part: close it, except after a Timeout of `read` that has read nothing.
 class StoreStream {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Tries each address of the name once, in the system's order; the error is
-  // the last one's.
+  // Tries each address of the name once, in the system's order; the error is the last one's.
   static Result<StoreStream> open(const Endpoint& endpoint, Time deadline);
   // For a socket that is connected and nonblocking.
   explicit StoreStream(UniqueFd fd);
@@ -54,10 +51,9 @@ struct StoreHandshake {
   Dialect dialect = Dialect::Current;
 };
 
-// Connects to a TCPStore server and detects its dialect if `dialect` is absent.
-// Retries with back-off until the deadline while nothing listens there. Errors,
-// with the endpoint: Unreachable, Timeout (it accepts and does not answer),
-// Refused (it uses another protocol).
+// Connects to a TCPStore server and detects its dialect if `dialect` is absent. Retries with
+// back-off until the deadline while nothing listens there. Errors, with the endpoint: Unreachable,
+// Timeout (it accepts and does not answer), Refused (it uses another protocol).
 Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Dialect> dialect,
                                    StoreStream::Time deadline);
 

@@ -128,15 +128,8 @@ void StoreService::send_away(std::optional<ConnectionId> newcomer, std::string_v
   session->end(reason);
 }
 
-// Runs one timer at a time. It may fire early if its client has sent a request meanwhile.
 void StoreService::arm_timer() {
-  const auto wanted = pending_.next_expiry();
-  if (is_timed_ || !wanted || is_stopped_) return;
-  is_timed_ = true;
-  timer_.expires_at(*wanted);
-  timer_.async_wait([this, alive = std::weak_ptr<const bool>(alive_)](const error_code& ec) {
-    if (ec || alive.expired()) return;
-    is_timed_ = false;
+  timer_.set(pending_.next_expiry(), [this] {
     while (const auto late = pending_.take_expired(std::chrono::steady_clock::now()))
       send_away(late, "it made no request in time");
     arm_timer();

@@ -17,6 +17,7 @@
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
 #include "rendezvous/net/listener.h"
 #include "rendezvous/net/pending_connections.h"
 #include "rendezvous/store/message.h"
@@ -70,7 +71,6 @@ class StoreService final : private StoreSessionHost {
   std::span<char> read_buffer() override { return {buffer_.get(), kReadBytes}; }
   StoreMemory& memory() override { return store_.memory(); }
 
-  void deliver(ConnectionId asker);
   void flush_later(StoreSession& session);
   void complain(const std::string& text);
   void send_away(std::optional<ConnectionId> newcomer, std::string_view reason);
@@ -88,10 +88,7 @@ class StoreService final : private StoreSessionHost {
   const std::size_t most_connections_;
   // Those of sessions_ without a complete request, except torch 1.13's silent ones.
   PendingConnections pending_;
-  asio::steady_timer timer_;
-  bool is_timed_ = false;
-  const std::shared_ptr<const bool> alive_ =
-      std::make_shared<bool>();  // the timer has a weak_ptr to it
+  DeadlineTimer timer_;
   Store store_;
   std::unordered_map<ConnectionId, std::shared_ptr<StoreSession>> sessions_;
   std::map<asio::ip::address, Peers> peers_;  // no entry has only zeros

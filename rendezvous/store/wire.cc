@@ -14,8 +14,8 @@ constexpr std::uint8_t kLegacyWatchKey = 7;
 constexpr std::uint8_t kLastLegacy = 8;
 constexpr std::uint8_t kLastCurrent = 18;
 
-// The fields of each operation: k a key, v a value, K counted keys, P counted
-// pairs of key and value, w a u32, n an i64.
+// The fields of each operation: k a key, v a value, K counted keys, P counted pairs of key and
+// value, w a u32, n an i64.
 std::string_view fields_of(Opcode opcode) {
   switch (opcode) {
     case Opcode::Set:
@@ -104,8 +104,7 @@ bool RequestDecoder::take_hello(std::string_view& input) {
     }
     if (hello_bytes_ == 0 && !may_be_store(static_cast<std::uint8_t>(input.front())))
       return break_off("it does not begin as a TCPStore client does"), false;
-    // Not VALIDATE, so a legacy client whose first bytes were the same by
-    // chance.
+    // Not VALIDATE, so a legacy client whose first bytes were the same by chance.
     dialect_ = Dialect::Legacy;
     std::string_view seen = kValidate.substr(0, hello_bytes_);
     const std::optional<store::Request> request = run(seen);
@@ -116,8 +115,7 @@ bool RequestDecoder::take_hello(std::string_view& input) {
 }
 
 std::optional<store::Request> RequestDecoder::run(std::string_view& input) {
-  // A text of no bytes and a request of no fields are complete without another
-  // byte.
+  // A text of no bytes and a request of no fields are complete without another byte.
   while (broken_.empty() && !input.empty()) {
     switch (step_) {
       case Step::Opcode:
@@ -160,9 +158,8 @@ void RequestDecoder::take_opcode(std::string_view& input) {
   start_field();
 }
 
-// Continues to read an integer; returns true when it is complete. Bytes arrive
-// lowest first, so a value above the limit may be detected before its last
-// byte.
+// Continues to read an integer; returns true when it is complete. Bytes arrive lowest first, so a
+// value above the limit may be detected before its last byte.
 bool RequestDecoder::take_integer(std::string_view& input, std::size_t size_bytes,
                                   std::uint64_t limit) {
   const std::size_t count = std::min(size_bytes - integer_bytes_, input.size());
@@ -201,8 +198,7 @@ void RequestDecoder::take_length(std::string_view& input) {
     return break_off("more than " + std::to_string(limits_.request_bytes) + " bytes in " +
                      std::string(to_string(opcode_)));
   }
-  // Announced bytes that never arrive cost address space, not memory; beyond
-  // this, growing doubles.
+  // Announced bytes that never arrive cost address space, not memory; beyond this, growing doubles.
   constexpr std::size_t kReservedBytes = 1 << 20;
   held_bytes_ += sizeof(std::string);
   texts_.emplace_back().reserve(std::min(text_left_bytes_, kReservedBytes));
@@ -365,8 +361,7 @@ void OutQueue::consume(std::size_t count) {
     own_bytes_ -= done.value ? sizeof(Piece) : done.bytes.size();
     pieces_[first_++] = {};
   }
-  // Moves the rest down only if at least as many pieces are finished, which
-  // keeps it linear.
+  // Moves the rest down only if at least as many pieces are finished, which keeps it linear.
   if (first_ * 2 >= pieces_.size()) {
     pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;

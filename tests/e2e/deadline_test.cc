@@ -44,12 +44,6 @@ TEST_CASE("workers that ignore the signal are stopped before the time limit") {
   CHECK(std::chrono::steady_clock::now() - began < 6s + test::scaled(2s));
 }
 
-TEST_CASE("a job that ends before its time limit returns its normal exit code") {
-  const Ended ended = run(shell_job({"--standalone", "--time-limit=1h"}, "exit 3"), 60s);
-  INFO(ended.err);
-  CHECK(ended.code == 3);
-}
-
 TEST_CASE("a signal before a missing time limit is an error before anything starts") {
   const Ended ended = run(shell_job({"--standalone", "--signal-before=60"}, "echo started"), 60s);
   CHECK(ended.code == 2);

@@ -160,7 +160,8 @@ TEST_CASE("a stopped rank is the cause of a hang") {
   INFO(found.ended.err << found.diagnosis.dump());
   CHECK(found.diagnosis.at("class") == "missing_rank");
   CHECK(found.diagnosis.at("ranks") == json::parse("[[1, 1]]"));
-  CHECK_THAT(found.ended.err, ContainsSubstring("  cause      rank 1 is stopped"));
+  CHECK_THAT(found.ended.err, ContainsSubstring("  cause      rank 1 is stopped") &&
+                                  ContainsSubstring("stopped, no output and no CPU time"));
 }
 
 TEST_CASE("a program that does not exist is the user's error") {

@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "tests/support/catch.h"
-#include "tests/support/job.h"
+#include "tests/support/held_job.h"
 #include "tests/support/job_traces.h"
 #include "tests/support/machine.h"
 
@@ -14,53 +14,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Three agents. Each takes a free endpoint, in the order in which they start.
-class Failover {
+class Failover : public HeldJob {
  public:
   explicit Failover(const std::string& nodes, const Words& options = {},
-                    const std::string& timeouts = "last_call_timeout=30") {
-    std::string endpoints;
-    for (int i = 0; i < 3; ++i)
-      endpoints += (i == 0 ? "127.0.0.1:" : ",127.0.0.1:") + std::to_string(free_port());
-    Launch launch = shell_job(
-        Words{"--nnodes=" + nodes, "--rdzv-backend=c10d", "--rdzv-id=failover",
-              "--rdzv-endpoint=" + endpoints, "--rdzv-conf=" + timeouts, "--min-uptime=0.2",
-              "--heartbeat-timeout=3"} +
-            options,
-        "echo $PPID > $DIR/agent.$DRUN_ROUND.$GROUP_RANK; echo ready $DRUN_ROUND "
-        "$RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; echo master $DRUN_ROUND $MASTER_PORT; "
-        "until [ -e $DIR/go.$DRUN_ROUND ]; do sleep 0.02; done; . $DIR/go.$DRUN_ROUND");
-    launch.environment["DIR"] = directory_.path();
-    for (int i = 0; i < 3; ++i) agents_.push_back(std::make_unique<Running>(launch));
-  }
-  // The agent's process in a round. The process that was started is its guardian.
-  pid_t agent(int round, int node_rank) const {
-    return std::stoi(read_file(
-        directory_.file("agent." + std::to_string(round) + "." + std::to_string(node_rank))));
-  }
-  void go(int round, const std::string& script) const {
-    write_file(directory_.file("part"), script + "\n");
-    REQUIRE(rename(directory_.file("part").c_str(),
-                   directory_.file("go." + std::to_string(round)).c_str()) == 0);
-  }
-  // Returns the first agent that prints the text. The other agents' output is not consumed.
-  Running& that_prints(const std::string& text) {
-    for (const auto deadline = Clock::now() + test::scaled(40s); Clock::now() < deadline;) {
-      for (const auto& agent : agents_) {
-        if (agent->prints(text, 50ms)) return *agent;
-      }
-    }
-    FAIL("no output has " << text);
-    return *agents_.front();
-  }
-  std::vector<Running*> all() const {
-    std::vector<Running*> agents;
-    for (const auto& agent : agents_) agents.push_back(agent.get());
-    return agents;
+                    const std::string& timeouts = "last_call_timeout=30")
+      : HeldJob(Words{"--nnodes=" + nodes, "--rdzv-backend=c10d", "--rdzv-id=failover",
+                      "--rdzv-endpoint=" + three_endpoints(), "--rdzv-conf=" + timeouts,
+                      "--heartbeat-timeout=3"} +
+                options) {
+    start(3);
   }
 
  private:
-  TemporaryDirectory directory_;
-  std::vector<std::unique_ptr<Running>> agents_;
+  static std::string three_endpoints() {
+    std::string endpoints;
+    for (int i = 0; i < 3; ++i)
+      endpoints += (i == 0 ? "127.0.0.1:" : ",127.0.0.1:") + std::to_string(free_port());
+    return endpoints;
+  }
 };
 
 }  // namespace

@@ -242,12 +242,4 @@ TEST_CASE("JSON output of all nodes goes to node 0's stdout, one object a line")
   CHECK(objects["out 0"]["rank"] == 0);
 }
 
-TEST_CASE("raw output cannot be combined with timestamps or gathering") {
-  const std::string option = GENERATE(values<std::string>({"--timestamps", "--gather-logs"}));
-  const Ended ended = run(shell_job({"--output=raw", option}, "echo started"));
-  CHECK(ended.code == 2);
-  CHECK(ended.out.empty());
-  CHECK_THAT(ended.err, ContainsSubstring(option) && ContainsSubstring("--output=raw"));
-}
-
 }  // namespace drun::testing

@@ -106,12 +106,14 @@ TEST_CASE("a job with a hung worker continues after a restart") {
 }
 
 TEST_CASE("workers that use CPU, print, or touch the heartbeat file are not hung") {
-  const std::string script = GENERATE(
-      as<std::string>(), "end=$(($(date +%s) + 9)); while [ $(date +%s) -lt $end ]; do :; done",
-      "for i in $(seq 22); do echo .; sleep 0.4; done",
-      "for i in $(seq 22); do touch \"$DRUN_HEARTBEAT_FILE\"; sleep 0.4; done");
-  CAPTURE(script);
-  const Ended ended = run(shell_job({"--nproc-per-node=2", kHangOption}, script), 60s);
+  const Ended ended =
+      run(shell_job({"--nproc-per-node=3", kHangOption},
+                    "case $RANK in\n"
+                    "0) end=$(($(date +%s) + 9)); while [ $(date +%s) -lt $end ]; do :; done ;;\n"
+                    "1) for i in $(seq 22); do echo .; sleep 0.4; done ;;\n"
+                    "2) for i in $(seq 22); do touch \"$DRUN_HEARTBEAT_FILE\"; sleep 0.4; done ;;\n"
+                    "esac"),
+          60s);
   CAPTURE(ended.err);
   CHECK(ended.code == 0);
 }
@@ -154,21 +156,6 @@ TEST_CASE("the dump that drun requests of a hung worker is not taken for a sign 
   CHECK_THAT(ended.err, ContainsSubstring("rank 1 on node 0"));
   CHECK(ended.err.find("not taken for a hang") == std::string::npos);
   CHECK_THAT(ended.err, ContainsSubstring("call 21 in 0 (default_pg): all_reduce, started"));
-}
-
-TEST_CASE("hangs are not detected by default") {
-  const Ended ended = run(shell_job({}, "[ -z \"$DRUN_HEARTBEAT_FILE\" ] && sleep 1.5"));
-  CHECK(ended.code == 0);
-}
-
-TEST_CASE("a suspended worker is reported as stopped") {
-  Running running(shell_job({kHangOption}, "echo pid $$; exec sleep 100"));
-  REQUIRE(running.prints("pid "));
-  REQUIRE(eventually([&] { return running.out().find('\n') != std::string::npos; }));
-  kill(std::atoi(running.out().c_str() + running.out().find("pid ") + 4), SIGSTOP);
-  const Ended ended = running.wait();
-  CHECK(ended.code == 123);
-  CHECK_THAT(ended.err, ContainsSubstring("stopped, no output and no CPU time"));
 }
 
 TEST_CASE("a stop reports the timeouts that PyTorch's watchdog had reported before") {
@@ -235,15 +222,6 @@ TEST_CASE("a job that ends while its stacks are read returns its normal exit cod
   CAPTURE(said.out, ended.err);
   CHECK(ended.code == 7);
   CHECK(ended.err.find("left running") == std::string::npos);
-}
-
-TEST_CASE("an invalid hang timeout is rejected") {
-  for (const char* value : {"0", "-1", "soon", "0.5"}) {
-    const Ended ended = run(shell_job({std::string("--hang-timeout=") + value}, "echo started"));
-    CHECK(ended.code == 2);
-    CHECK(ended.out.empty());
-    CHECK_THAT(ended.err, ContainsSubstring("--hang-timeout"));
-  }
 }
 
 }  // namespace drun::testing

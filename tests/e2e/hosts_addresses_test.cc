@@ -31,10 +31,9 @@ std::set<std::string> places_in(const std::string& out) {
 TEST_CASE("hosts whose names only ssh knows can reach each other", "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
-  const bool has_jump = GENERATE(false, true);
   const bool is_elastic = GENERATE(false, true);
-  CAPTURE(has_jump, is_elastic);
-  hosts.know_by_aliases(has_jump);
+  CAPTURE(is_elastic);
+  hosts.know_by_aliases(/*has_jump=*/is_elastic);
   const Words options =
       is_elastic ? Words{"--hosts=host[1-3]:2", "--nnodes=2:3"} : Words{"--hosts=host[1-3]:2"};
   const Ended ended = hosts.run(options, sh(kWhere));
@@ -69,13 +68,9 @@ TEST_CASE("if no address of the first host is reachable, the job fails within 15
           "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
-  const bool is_elastic = GENERATE(false, true);
-  CAPTURE(is_elastic);
   hosts.separate_hosts();
-  Words options{"--hosts=node[1-3]"};
-  if (is_elastic) options.emplace_back("--nnodes=2:3");
   const auto begun = std::chrono::steady_clock::now();
-  const Ended ended = hosts.run(options, sh(kWhere));
+  const Ended ended = hosts.run({"--hosts=node[1-3]"}, sh(kWhere));
   const auto taken = std::chrono::steady_clock::now() - begun;
   INFO(ended.out << ended.err);
   CHECK(ended.code == 120);

@@ -233,43 +233,6 @@ TEST_CASE("lines of all hosts arrive whole and in each worker's order", "[namesp
   for (const auto& [rank, number] : last) CHECK(number == kLines);
 }
 
-TEST_CASE("over real ssh the launcher's log directory has a file for each rank of all hosts",
-          "[namespaces]") {
-  const TemporaryDirectory here;
-  const std::string logs = here.file("logs");
-  // The hosts have an empty directory with that name, which must stay empty.
-  const std::string hide = "mount -t tmpfs none " + here.path() + " && mkdir " + logs;
-  const SshHosts hosts({hide, hide, hide});
-  if (!is_there(hosts)) return;
-  const Ended ended = hosts.run({"--hosts=node[1-3]:2", "--log-dir=" + logs},
-                                shell("echo rank $RANK; echo err $RANK >&2; ls " + logs));
-  INFO(ended.out << ended.err);
-  REQUIRE(ended.code == 0);
-  const std::filesystem::directory_iterator entries(logs);
-  REQUIRE(std::distance(begin(entries), end(entries)) == 1);
-  const std::string place = std::filesystem::directory_iterator(logs)->path();
-  for (int rank = 0; rank < 6; ++rank) {
-    const std::string number = std::to_string(rank);
-    const std::string label = "[node" + std::to_string(rank / 2 + 1) + ":" + number + "]: ";
-    CHECK(count(ended.out, label + "rank " + number + "\n") == 1);
-    CHECK(count(ended.err, label + "err " + number + "\n") == 1);
-    CHECK(read_file(place + "/attempt_0/" + number + "/stdout.log") == "rank " + number + "\n");
-  }
-}
-
-TEST_CASE("over real ssh rank 0 reads the launcher's standard input", "[namespaces]") {
-  const SshHosts hosts;
-  if (!is_there(hosts)) return;
-  Launch launch =
-      hosts.launch({"--hosts=node[1-3]", "--stdin=rank0"}, shell("echo $RANK $(wc -c)"));
-  launch.stdin_text = std::string(1000000, 'x');
-  const Ended ended = run(launch, 60s);
-  INFO(ended.out << ended.err);
-  CHECK(ended.code == 0);
-  CHECK_THAT(ended.out,
-             ContainsSubstring("[node1:0]: 0 1000000\n") && ContainsSubstring("[node2:1]: 1 0\n"));
-}
-
 TEST_CASE("login messages are harmless, and the end of an ssh is the end of its host") {
   const TemporaryDirectory directory;
   const std::string ssh = directory.file("ssh");

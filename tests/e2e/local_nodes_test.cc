@@ -9,7 +9,6 @@
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
 #include "tests/support/job_traces.h"
-#include "tests/support/process_probe.h"
 
 namespace drun::testing {
 namespace {
@@ -125,7 +124,7 @@ TEST_CASE("a signal to a job of local nodes ends all of its processes and remove
             directory.file("$RANK") + "; wait");
     const std::string mark = directory.path();
     launch.environment["DRUN_TEST_MARK"] = mark;
-    const auto left = [&mark] { return test::processes_with("DRUN_TEST_MARK=" + mark); };
+    const auto left = [&mark] { return processes_with("DRUN_TEST_MARK=" + mark); };
     Running job(launch);
     REQUIRE(eventually(
         [&directory] {
@@ -253,7 +252,7 @@ TEST_CASE("an injected node loss ends a fixed job, and an elastic job continues 
   Launch launch = shell_job({"--local-nodes=3", "--inject=kill:node=1@500ms"}, "exec sleep 600");
   launch.environment["DRUN_TEST_MARK"] = directory.path();
   const auto is_left = [&] {
-    return !test::processes_with("DRUN_TEST_MARK=" + directory.path()).empty();
+    return !processes_with("DRUN_TEST_MARK=" + directory.path()).empty();
   };
   const Ended killed = run(launch, 60s);
   INFO(killed.err);
@@ -350,8 +349,7 @@ TEST_CASE("with netns each node has a separate network, which is removed at the 
       [&] { return fs::exists(directory.file("0")) && fs::exists(directory.file("1")); }, 20s));
   killed.signal(SIGKILL);
   killed.wait(20s);
-  CHECK(eventually(
-      [&] { return test::processes_with("DRUN_TEST_MARK=" + directory.path()).empty(); }));
+  CHECK(eventually([&] { return processes_with("DRUN_TEST_MARK=" + directory.path()).empty(); }));
   CHECK(eventually([&] { return nodes_network() == before; }));
 }
 

@@ -62,6 +62,12 @@ class Network {
   bool is_up_ = false;
 };
 
+// Prints the reason if it is not.
+bool is_there(const Network& network) {
+  if (!network.is_up()) WARN("skipped: cannot make network namespaces: " << network.why());
+  return network.is_up();
+}
+
 // Runs a job of two workers a node, with Gloo between the nodes, and checks that every node
 // succeeds.
 void run_all_reduce(Network& network) {
@@ -83,10 +89,7 @@ void run_all_reduce(Network& network) {
 
 TEST_CASE("three nodes with different addresses form one world", "[namespaces]") {
   Network network;
-  if (!network.is_up()) {
-    WARN("skipped: cannot make network namespaces: " << network.why());
-    return;
-  }
+  if (!is_there(network)) return;
   // Ranks exit right after a barrier, in any order. In none of many jobs may that count as a loss.
   for (int job = 0; job < 20; ++job) run_all_reduce(network);
 }
@@ -94,10 +97,7 @@ TEST_CASE("three nodes with different addresses form one world", "[namespaces]")
 TEST_CASE("with a secret only the job's nodes can use the store, from any of their addresses",
           "[namespaces]") {
   Network network;
-  if (!network.is_up()) {
-    WARN("skipped: cannot make network namespaces: " << network.why());
-    return;
-  }
+  if (!is_there(network)) return;
   const TemporaryDirectory directory;
   const std::string secret = directory.file("secret");
   write_file(secret, "0123456789abcdef0123456789abcdef\n");
@@ -139,10 +139,7 @@ TEST_CASE("with a secret only the job's nodes can use the store, from any of the
 
 TEST_CASE("a node without network is lost, and all nodes report it", "[namespaces]") {
   Network network;
-  if (!network.is_up()) {
-    WARN("skipped: cannot make network namespaces: " << network.why());
-    return;
-  }
+  if (!is_there(network)) return;
   std::vector<std::unique_ptr<Running>> nodes;
   for (const int node : {0, 1, 2}) {
     nodes.push_back(std::make_unique<Running>(network.inside(
@@ -168,10 +165,7 @@ TEST_CASE("a node without network is lost, and all nodes report it", "[namespace
 TEST_CASE("drun doctor reports a different MTU, and two nodes that cannot reach each other",
           "[namespaces]") {
   Network network;
-  if (!network.is_up()) {
-    WARN("skipped: cannot make network namespaces: " << network.why());
-    return;
-  }
+  if (!is_there(network)) return;
   REQUIRE(network.change(1, "link set eth0 mtu 1200"));
   REQUIRE(network.change(2, "route add blackhole 10.77.0.2/32"));
   std::vector<std::unique_ptr<Running>> nodes;
@@ -196,10 +190,7 @@ TEST_CASE("drun doctor reports a different MTU, and two nodes that cannot reach 
 TEST_CASE("an elastic job continues without a node whose cable was cut, and that node stops",
           "[namespaces]") {
   Network network;
-  if (!network.is_up()) {
-    WARN("skipped: cannot make network namespaces: " << network.why());
-    return;
-  }
+  if (!is_there(network)) return;
   const TemporaryDirectory directory;
   std::vector<std::unique_ptr<Running>> nodes;
   for (int node = 0; node < 3; ++node) {
@@ -226,10 +217,7 @@ TEST_CASE("an elastic job continues without a node whose cable was cut, and that
 TEST_CASE("a disconnected coordinator stops, the others elect a new one, and it rejoins later",
           "[namespaces]") {
   Network network;
-  if (!network.is_up()) {
-    WARN("skipped: cannot make network namespaces: " << network.why());
-    return;
-  }
+  if (!is_there(network)) return;
   const TemporaryDirectory directory;
   std::vector<std::unique_ptr<Running>> nodes;
   for (int node = 0; node < 3; ++node) {

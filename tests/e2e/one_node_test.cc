@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <sstream>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/machine.h"
 
 namespace drun::testing {
@@ -18,13 +18,6 @@ namespace {
 
 bool has_line(const std::string& text, const std::string& line) {
   return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size()))
-    ++count;
-  return count;
 }
 
 }  // namespace
@@ -91,7 +84,7 @@ TEST_CASE("workers get the user's descriptor limit, which also suffices for many
   const Ended ended = run(launch);
   INFO(ended.err);
   CHECK(ended.code == 0);
-  CHECK(count_of(ended.out, "64\n") == 96);
+  CHECK(count(ended.out, "64\n") == 96);
 }
 
 TEST_CASE("workers inherit no descriptor of drun") {
@@ -188,25 +181,6 @@ TEST_CASE("a program that cannot be executed is reported before anything starts"
   CHECK_THAT(plain.err, ContainsSubstring(text));
 }
 
-TEST_CASE("one failed worker stops all others at once") {
-  const auto start = std::chrono::steady_clock::now();
-  const Ended ended = run(
-      shell_job({"--standalone", "--nproc_per_node=8"}, "[ $RANK = 5 ] && exit 3; exec sleep 600"));
-  INFO(ended.err);
-  CHECK(ended.code == 3);
-  CHECK(std::chrono::steady_clock::now() - start < test::scaled(5s));
-  CHECK_THAT(ended.err, ContainsSubstring("rank 5"));
-}
-
-TEST_CASE("a worker that ignores SIGTERM is killed after the shutdown timeout") {
-  const Ended ended =
-      run(shell_job({"--standalone", "--nproc_per_node=2", "--shutdown-timeout=1"},
-                    "[ $RANK = 1 ] && exit 3; trap '' TERM; while :; do sleep 1; done"));
-  INFO(ended.err);
-  CHECK(ended.code == 3);
-  CHECK_FALSE(ended.timed_out);
-}
-
 // A shell wrapper without exec: SIGTERM ends it at once, and its child writes a checkpoint.
 const std::string kSavesOnTerm =
     "trap 'sleep 2; echo saved >> $FILE; exit 0' TERM; echo x >> $FILE; while :; do sleep 0.01; "
@@ -233,16 +207,16 @@ TEST_CASE("background work is waited for after success, and reported once") {
   INFO(ended.err);
   CHECK(ended.code == 0);
   CHECK(read_file(directory.file("upload")) == "done\n");
-  CHECK(count_of(ended.err, "--leftovers=keep") == 1);
-  CHECK(count_of(ended.err, "waiting up to") == 1);
-  CHECK(count_of(ended.err, "\n") == 1);
+  CHECK(count(ended.err, "--leftovers=keep") == 1);
+  CHECK(count(ended.err, "waiting up to") == 1);
+  CHECK(count(ended.err, "\n") == 1);
 }
 
 TEST_CASE("with --leftovers=kill background work is terminated, and reported once") {
   const Ended ended = run(shell_job({"--standalone", "--leftovers=kill"}, "sleep 600 & exit 0"));
   INFO(ended.err);
   CHECK(ended.code == 0);
-  CHECK(count_of(ended.err, "\n") == 1);
+  CHECK(count(ended.err, "\n") == 1);
   CHECK_THAT(ended.err, ContainsSubstring("terminated a leftover process: pid"));
 }
 
@@ -261,7 +235,7 @@ TEST_CASE("with --leftovers=keep, and under the name torchrun, background work o
   const Ended ended = run(launch);
   INFO(ended.err);
   CHECK(ended.code == 0);
-  CHECK(count_of(ended.err, "running: pid") == 1);
+  CHECK(count(ended.err, "running: pid") == 1);
   write_file(directory.file("go"), "");
   const auto deadline = std::chrono::steady_clock::now() + 10s;
   const std::string out = directory.file("out");
@@ -295,24 +269,12 @@ TEST_CASE("the last lines before a crash are never lost") {
                                     "seq -f \"$RANK:%g\" 1 20000; kill -KILL $$"));
   INFO(ended.err);
   CHECK(ended.code == 137);
-  CHECK(count_of(ended.out, "\n") >= 20000);
+  CHECK(count(ended.out, "\n") >= 20000);
   std::size_t complete = 0;
   for (const std::string rank : {"0", "1", "2", "3"}) {
     if (has_line(ended.out, rank + ":20000")) ++complete;
   }
   CHECK(complete >= 1);  // the first one's failure may have stopped the others
-}
-
-TEST_CASE("lines of many workers reach the console whole") {
-  const Ended ended =
-      run(shell_job({"--standalone", "--nproc_per_node=8"}, "seq -f \"<$RANK:%g>\" 1 5000"));
-  REQUIRE(ended.code == 0);
-  for (int rank = 0; rank < 8; ++rank) {
-    for (const int line : {1, 2500, 5000}) {
-      CHECK(has_line(ended.out, "<" + std::to_string(rank) + ":" + std::to_string(line) + ">"));
-    }
-  }
-  CHECK(count_of(ended.out, "\n") == 40000);
 }
 
 TEST_CASE("the report contains rank, code, stderr and the error file's message") {
@@ -422,7 +384,7 @@ TEST_CASE("a termination signal stops the job gracefully and sets the exit code"
   const Ended ended = running.wait();
   INFO(ended.err);
   CHECK(ended.code == 128 + signal);
-  CHECK(count_of(ended.out, "got-" + name) == 2);
+  CHECK(count(ended.out, "got-" + name) == 2);
   CHECK_THAT(ended.err, ContainsSubstring("SIG" + name));
 }
 
@@ -445,7 +407,7 @@ TEST_CASE("USR1, USR2 and CONT are passed on to the workers and change nothing e
                             "while [ $n = 0 ]; do sleep 0.05; done; exit 6"));
   REQUIRE(running.prints("ready\nready\n"));
   running.signal(SIGUSR1);
-  REQUIRE(eventually([&] { return count_of(running.out(), "usr1") == 2; }));
+  REQUIRE(eventually([&] { return count(running.out(), "usr1") == 2; }));
   running.signal(SIGUSR2);
   CHECK(running.wait().code == 6);
 }
@@ -456,7 +418,7 @@ TEST_CASE("a second Ctrl-C kills at once") {
                 "trap 'echo asked' INT TERM; echo ready; while :; do sleep 0.05; done"));
   REQUIRE(running.prints("ready\nready\n"));
   running.signal(SIGINT);
-  REQUIRE(eventually([&] { return count_of(running.out(), "asked") == 2; }));
+  REQUIRE(eventually([&] { return count(running.out(), "asked") == 2; }));
   // Two signals within 200 ms count as one: shells and `timeout` can send it twice.
   const auto first = std::chrono::steady_clock::now();
   REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - first > 300ms; }));
@@ -464,48 +426,6 @@ TEST_CASE("a second Ctrl-C kills at once") {
   const Ended ended = running.wait(10s);
   CHECK_FALSE(ended.timed_out);
   CHECK(ended.code == 130);
-}
-
-TEST_CASE("killing drun leaves no process and no file of the job") {
-  const std::string mark = "DRUN_TEST_ORPHAN=" + std::to_string(getpid());
-  const bool kills_agent = GENERATE(false, true);
-  Launch launch = shell_job({"--standalone", "--nproc_per_node=2", "--hang-timeout=600"},
-                            "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; (sleep 600 & "
-                            "sleep 600) & exec sleep 600' & "
-                            "echo file $DRUN_HEARTBEAT_FILE; echo file $TORCHELASTIC_ERROR_FILE; "
-                            "echo ready; while :; do sleep 600; done");
-  launch.environment["DRUN_TEST_ORPHAN"] = std::to_string(getpid());
-  Running running(launch);
-  REQUIRE(eventually([&] {
-    const std::string& out = running.out();
-    const std::size_t first = out.find("ready\n");
-    return first != out.npos && out.find("ready\n", first + 1) != out.npos;
-  }));
-  REQUIRE(eventually([&] { return processes_with(mark).size() >= 8; }));
-  pid_t victim = running.pid();
-  if (kills_agent) {
-    for (const pid_t pid : processes_with(mark)) {
-      const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-      if (stat.find(") ") != stat.npos &&
-          std::stoi(stat.substr(stat.find(") ") + 4)) == running.pid())
-        victim = pid;
-    }
-    REQUIRE(victim != running.pid());
-  }
-  kill(victim, SIGKILL);
-  CHECK(eventually([&] { return processes_with(mark).empty(); }, 15s));
-  const Ended ended = running.wait();
-  CHECK(ended.code == 137);
-  std::istringstream lines(ended.out);
-  int files = 0;
-  for (std::string word, file; lines >> word;) {
-    if (word != "file" || !(lines >> file)) continue;
-    ++files;
-    CHECK(eventually([&, directory = std::filesystem::path(file).parent_path()] {
-      return !std::filesystem::exists(directory);
-    }));
-  }
-  CHECK(files == 4);
 }
 
 TEST_CASE("a program that fails three times in the same way is not restarted again") {

@@ -30,7 +30,9 @@ std::vector<json> slow_events(const std::string& file) {
   return events;
 }
 
-Ended status(const Words& words) { return run({.argv = Words{drun_program(), "status"} + words}); }
+Ended job_status(const Words& words) {
+  return run({.argv = Words{drun_program(), "status"} + words});
+}
 
 }  // namespace
 
@@ -47,7 +49,7 @@ TEST_CASE("a slow rank is named once on the console, in events, status and repor
   json said;
   CHECK(eventually(
       [&] {
-        const Ended answer = status({id, "--json"});
+        const Ended answer = job_status({id, "--json"});
         if (answer.code != 0) return false;
         std::istringstream lines(answer.out);
         for (std::string line; std::getline(lines, line);) said = json::parse(line);
@@ -59,7 +61,7 @@ TEST_CASE("a slow rank is named once on the console, in events, status and repor
   CHECK(said["slow"][0]["host"] == "node1");
   CHECK(said["slow"][0]["is_slow"] == true);
   CHECK(said["slow"][0]["slower_percent"].get<int>() > 30);
-  CHECK_THAT(status({id}).out, ContainsSubstring("  slow: rank 3 on node 1 (node1) is "));
+  CHECK_THAT(job_status({id}).out, ContainsSubstring("  slow: rank 3 on node 1 (node1) is "));
   const Ended ended = running.wait(60s);
   INFO(ended.err);
   CHECK(ended.code == 0);

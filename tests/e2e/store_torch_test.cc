@@ -1,14 +1,13 @@
-// Tests PyTorch's clients with drun's store, and drun's client with PyTorch's stores. The versions
-// are Debian's and the one that DRUN_TORCH_PYTHON names.
+// Tests drun's client with the stores of Debian's PyTorch and of the one that DRUN_TORCH_PYTHON
+// names. interop/store_process.py tests PyTorch's clients with drun's store.
 
-#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 
 #include "rendezvous/store/client.h"
 #include "tests/support/catch.h"
-#include "tests/support/piped_child.h"
 #include "tests/support/places.h"
-#include "tests/support/served_store.h"
+#include "tests/support/process.h"
 
 namespace drun {
 namespace {
@@ -29,14 +28,18 @@ std::string current_python() {
   return "";
 }
 
-// Returns its output and its exit code.
-std::pair<std::string, int> run(const std::string& interpreter, Keys arguments) {
-  arguments.insert(arguments.begin(), {interpreter, "-u", kScript});
-  PipedChild child(arguments);
-  if (!child.has_started()) return {"skipped: no " + interpreter, kSkipped};
-  std::string text;
-  while (const std::optional<std::string> line = child.line()) text += *line + "\n";
-  return {text, child.exit_code()};
+testing::Launch script(const std::string& interpreter, const Keys& arguments) {
+  testing::Launch launch{.argv = {interpreter, "-u", kScript}};
+  launch.argv.insert(launch.argv.end(), arguments.begin(), arguments.end());
+  return launch;
+}
+
+// Prints the reason if it is.
+bool is_skipped(const std::string& interpreter, const testing::Ended& ended) {
+  constexpr int kNoInterpreter = 127;
+  if (ended.code != kSkipped && ended.code != kNoInterpreter) return false;
+  WARN("skipped: " << interpreter << ": " << ended.out);
+  return true;
 }
 
 template <typename T>
@@ -75,46 +78,26 @@ void exercise(StoreClient& client, StoreClient& other) {
   CHECK(must(client.get("late")) == "!");
 }
 
-void check_client(const std::string& interpreter) {
-  ServedStore served;
-  const auto [text, code] = run(interpreter, {"client", std::to_string(served.port())});
-  if (code == kSkipped) {
-    WARN(text);
-    return;
-  }
-  INFO(text);
-  CHECK(code == 0);
-  CHECK_THAT(text, ContainsSubstring("done\n"));
-  for (const std::string& line : served.lines()) FAIL(line);
-}
-
 void check_server(const std::string& interpreter, const std::string& backend) {
-  PipedChild server({interpreter, "-u", kScript, "serve", backend});
-  const std::string line =
-      server.has_started() ? server.line().value_or("") : "skipped: no " + interpreter;
-  if (line.starts_with("skipped")) {
-    WARN(line);
+  testing::Running server(script(interpreter, {"serve", backend}));
+  if (!server.prints("\n", 60s) || server.out().starts_with("skipped")) {
+    const testing::Ended ended = server.wait();
+    INFO(ended.out << ended.err);
+    CHECK(is_skipped(interpreter, ended));
     return;
   }
-  INFO(line);
-  const auto port = static_cast<std::uint16_t>(std::stoi(line));
+  INFO(server.out());
+  const auto port = static_cast<std::uint16_t>(std::stoi(server.out()));
   const StoreClient::Options options{.endpoint = {.host = "127.0.0.1", .port = port},
                                      .timeout = 20s};
   StoreClient client = must(StoreClient::connect(options));
   StoreClient other = must(StoreClient::connect(options));
   exercise(client, other);
-  server.close_input();
-  CHECK(server.exit_code() == 0);
+  server.signal(SIGTERM);
+  CHECK(server.wait().code == 128 + SIGTERM);
 }
 
 }  // namespace
-
-TEST_CASE("the client of Debian's PyTorch works with drun's store") { check_client(kDebians); }
-
-TEST_CASE("the client of a current PyTorch works with drun's store") {
-  const std::string interpreter = current_python();
-  if (!interpreter.empty()) check_client(interpreter);
-}
 
 TEST_CASE("drun's client works with the store of Debian's PyTorch") {
   check_server(kDebians, "poll");

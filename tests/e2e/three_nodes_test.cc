@@ -1,50 +1,14 @@
 // Tests several nodes: they agree on the world and on one outcome.
 
-#include <arpa/inet.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/raw_socket.h"
 
 namespace drun::testing {
-namespace {
-
-// A TCP port on 127.0.0.1 that is in use. Accepts no connection, or sends `greeting` to each.
-class TakenPort {
- public:
-  TakenPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    socklen_t size = sizeof address;
-    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(listen(fd_, 16) == 0);
-    REQUIRE(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    port_ = ntohs(address.sin_port);
-  }
-  ~TakenPort() { close(fd_); }
-  int port() const { return port_; }
-  void answer_one(const std::string& greeting) const {
-    const int peer = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    REQUIRE(peer >= 0);
-    CHECK(send(peer, greeting.data(), greeting.size(), MSG_NOSIGNAL) > 0);
-    close(peer);
-  }
-
- private:
-  int fd_;
-  int port_ = 0;
-};
-
-}  // namespace
-
 TEST_CASE("nodes can start in any order and have different numbers of workers") {
-  std::vector<int> order = {0, 1, 2};
-  const int permutation = GENERATE(range(0, 6));
-  for (int i = 0; i < permutation; ++i) std::next_permutation(order.begin(), order.end());
+  const std::vector<int> order = GENERATE(std::vector{0, 1, 2}, std::vector{2, 1, 0});
   Nodes nodes(3);
   for (const int node : order) {
     nodes.start(node, {"--nproc_per_node=" + std::to_string(node + 1)},
@@ -67,7 +31,7 @@ TEST_CASE("nodes can start in any order and have different numbers of workers") 
 }
 
 TEST_CASE("a failure on one node is the root cause on all nodes, with its last stderr lines") {
-  const int failing = GENERATE(0, 1, 2);
+  const int failing = GENERATE(0, 2);
   Nodes nodes(3, {"--nproc_per_node=2"});
   for (const int node : {0, 1, 2}) {
     nodes.start(node, {},
@@ -158,24 +122,17 @@ TEST_CASE("when an agent dies, the others stop their workers and name the lost n
   }
 }
 
-TEST_CASE(
-    "a node with a wrong rank, node count or run id is rejected, and the job continues without "
-    "it") {
-  const auto [options, reason] = GENERATE(table<std::string, std::string>({
-      {"--node_rank=1", "node rank 1"},
-      {"--nnodes=4", "nnodes"},
-      {"--rdzv-id=other", "other"},
-  }));
-  Nodes nodes(3, {"--rdzv-id=right"});
+TEST_CASE("a node with a rank that is taken is rejected, and the job continues without it") {
+  Nodes nodes(3);
   nodes.start(0, {"--log-level=debug"}, "echo went");
   nodes.start(1, {}, "echo went");
   REQUIRE(nodes[0].prints("2 of 3 nodes"));
-  Running intruder(nodes.launch(2, {options}, "echo went"));
+  Running intruder(nodes.launch(2, {"--node_rank=1"}, "echo went"));
   const Ended refused = intruder.wait();
   INFO(refused.err);
   CHECK(refused.code == 121);
   CHECK(refused.out.empty());
-  CHECK_THAT(refused.err, ContainsSubstring(reason));
+  CHECK_THAT(refused.err, ContainsSubstring("node rank 1"));
   CHECK(nodes[0].prints("refused"));
   nodes.start(2, {}, "echo went");
   for (const Ended& ended : nodes.wait()) {
@@ -186,27 +143,13 @@ TEST_CASE(
 }
 
 TEST_CASE("a port in use is reported and nothing is started") {
-  const TakenPort taken;
+  const RawSocket taken = RawSocket::listening();
   const Ended ended = run(
       shell_job({"--nnodes=1", "--master_port=" + std::to_string(taken.port())}, "echo started"));
   CHECK(ended.code == 125);
   CHECK(ended.out.empty());
   CHECK_THAT(ended.err,
              ContainsSubstring(std::to_string(taken.port())) && ContainsSubstring("in use"));
-}
-
-TEST_CASE("a port of another program is reported") {
-  const TakenPort other;
-  Running node(shell_job({"--nnodes=2", "--node_rank=1", "--master_addr=127.0.0.1",
-                          "--master_port=" + std::to_string(other.port())},
-                         "echo started"));
-  other.answer_one("SSH-2.0-OpenSSH_9.2\r\n");
-  const Ended ended = node.wait();
-  INFO(ended.err);
-  CHECK(ended.code == 121);
-  CHECK(ended.out.empty());
-  CHECK_THAT(ended.err,
-             ContainsSubstring("SSH-2.0") && ContainsSubstring(std::to_string(other.port())));
 }
 
 TEST_CASE("the error of the join timeout names the missing nodes") {

@@ -38,11 +38,6 @@ const Words kMpirun = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n"}
 
 }  // namespace
 
-TEST_CASE("a worker runs under drun") {
-  check_sums(run(under({drun_program(), "--standalone", "--nproc_per_node=3", kAllReduce}), 60s),
-             3);
-}
-
 TEST_CASE("a worker runs under Open MPI's mpirun, without any address") {
   if (!ends_well(kMpirun + Words{"1", "true"})) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");

@@ -11,8 +11,9 @@
 #include "agent/process/descendants.h"
 #include "agent/spawn/spawn.h"
 #include "tests/support/catch.h"
+#include "tests/support/pipe.h"
 #include "tests/support/places.h"
-#include "tests/support/process_probe.h"
+#include "tests/support/process.h"
 
 namespace drun::agent {
 namespace {
@@ -23,8 +24,8 @@ constexpr std::chrono::seconds kGoneWithin{15};
 
 using std::chrono::milliseconds;
 using test::Pipe;
-using test::processes_with;
-using test::wait_until;
+using testing::eventually;
+using testing::processes_with;
 
 // A launcher with a guardian (tests/workers/guarded_tree.cc). All its processes carry a tag.
 class Guarded {
@@ -56,11 +57,11 @@ class Guarded {
   }
   std::vector<pid_t> all() const { return processes_with("DRUN_TEST_TAG=" + tag_); }
   bool is_gone_within(milliseconds limit) const {
-    return wait_until([this] { return all().empty(); }, limit);
+    return eventually([this] { return all().empty(); }, limit);
   }
   // Guardian, agent and seven processes per worker.
   bool is_up(std::size_t workers) const {
-    return wait_until([&] { return all().size() == 2 + 7 * workers; }, milliseconds(10'000));
+    return eventually([&] { return all().size() == 2 + 7 * workers; }, milliseconds(10'000));
   }
   pid_t guardian() const { return spawned_.pid; }
   std::vector<pid_t> children_of(pid_t parent) const {
@@ -88,7 +89,7 @@ const std::string kTree = testing::built("workers/tree");
 
 void stop_and_wait(pid_t pid) {
   kill(pid, SIGSTOP);
-  REQUIRE(wait_until(
+  REQUIRE(eventually(
       [pid] {
         const Descendants found;
         for (const ProcessStat& process : found.all())
@@ -184,7 +185,7 @@ TEST_CASE("children from before the guardian started are left running") {
   Guarded run({"1", "1000", "/bin/sleep", end == "killed" ? "1000" : "0"}, "sleep 1000 & echo $!;");
   const pid_t sidecar = std::stoi(run.output.read_line());
   if (end == "killed") {
-    REQUIRE(wait_until([&] { return run.all().size() == 4; }, milliseconds(5'000)));
+    REQUIRE(eventually([&] { return run.all().size() == 4; }, milliseconds(5'000)));
     for (const pid_t child : run.children_of(run.guardian()))
       if (child != sidecar) kill(child, SIGKILL);
   }

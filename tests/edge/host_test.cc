@@ -6,44 +6,15 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 
 #include "launcher/facts/files.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 
 namespace drun {
-namespace {
 
-// A new empty folder, removed at the end.
-class Folder {
- public:
-  Folder() {
-    char path[] = "/tmp/drun_host_XXXXXX";
-    REQUIRE(mkdtemp(path) != nullptr);
-    path_ = path;
-  }
-  ~Folder() {
-    for (const char* name : {"file", "link", "folder"}) {
-      unlink((path_ + "/" + name).c_str());
-      rmdir((path_ + "/" + name).c_str());
-    }
-    rmdir(path_.c_str());
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string at(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-}  // namespace
+using testing::read_file;
+using testing::TemporaryDirectory;
 
 TEST_CASE("the host reports this process's properties") {
   setenv("DRUN_HOST_TEST", "a=b", 1);
@@ -78,44 +49,44 @@ TEST_CASE("fewer cores are usable if the process is bound to fewer") {
 
 TEST_CASE("a path is missing, a folder, or a file with or without the right to execute") {
   const FileProbe probe = look_at_host().probe;
-  const Folder folder;
-  CHECK(probe(folder.at("file")) == FileKind::Missing);
-  std::ofstream(folder.at("file")) << "#!/bin/sh\n";
-  CHECK(probe(folder.at("file")) == FileKind::NotExecutable);
-  REQUIRE(chmod(folder.at("file").c_str(), 0700) == 0);
-  CHECK(probe(folder.at("file")) == FileKind::Executable);
-  REQUIRE(mkdir(folder.at("folder").c_str(), 0700) == 0);
-  CHECK(probe(folder.at("folder")) == FileKind::Directory);
-  REQUIRE(symlink("nowhere", folder.at("link").c_str()) == 0);
-  CHECK(probe(folder.at("link")) == FileKind::Missing);
+  const TemporaryDirectory folder;
+  CHECK(probe(folder.file("file")) == FileKind::Missing);
+  std::ofstream(folder.file("file")) << "#!/bin/sh\n";
+  CHECK(probe(folder.file("file")) == FileKind::NotExecutable);
+  REQUIRE(chmod(folder.file("file").c_str(), 0700) == 0);
+  CHECK(probe(folder.file("file")) == FileKind::Executable);
+  REQUIRE(mkdir(folder.file("folder").c_str(), 0700) == 0);
+  CHECK(probe(folder.file("folder")) == FileKind::Directory);
+  REQUIRE(symlink("nowhere", folder.file("link").c_str()) == 0);
+  CHECK(probe(folder.file("link")) == FileKind::Missing);
 }
 
 TEST_CASE("a host file is read whole, and one that is too large or not regular is rejected") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const HostFacts host = look_at_host();
-  std::ofstream(folder.at("file")) << std::string(300000, 'x') << "\n";
-  CHECK(host.file_text(folder.at("file")) == std::string(300000, 'x').append("\n"));
-  std::ofstream(folder.at("file")).close();
-  CHECK(host.file_text(folder.at("file")) == "");
-  REQUIRE(truncate(folder.at("file").c_str(), (4 << 20) + 1) == 0);
-  CHECK_FALSE(host.file_text(folder.at("file")));
-  CHECK_FALSE(host.file_text(folder.at("none")));
-  CHECK_FALSE(host.file_text(folder.at("")));
+  std::ofstream(folder.file("file")) << std::string(300000, 'x') << "\n";
+  CHECK(host.file_text(folder.file("file")) == std::string(300000, 'x').append("\n"));
+  std::ofstream(folder.file("file")).close();
+  CHECK(host.file_text(folder.file("file")) == "");
+  REQUIRE(truncate(folder.file("file").c_str(), (4 << 20) + 1) == 0);
+  CHECK_FALSE(host.file_text(folder.file("file")));
+  CHECK_FALSE(host.file_text(folder.file("none")));
+  CHECK_FALSE(host.file_text(folder.file("")));
   CHECK_FALSE(host.file_text(""));
-  REQUIRE(mkfifo(folder.at("link").c_str(), 0600) == 0);
-  CHECK_FALSE(host.file_text(folder.at("link")));  // a read of this FIFO would block forever
+  REQUIRE(mkfifo(folder.file("link").c_str(), 0600) == 0);
+  CHECK_FALSE(host.file_text(folder.file("link")));  // a read of this FIFO would block forever
 }
 
 TEST_CASE("a file is written whole, also over an existing file and through a link") {
-  const Folder folder;
-  REQUIRE(write_file(folder.at("file"), "old text"));
-  REQUIRE(write_file(folder.at("file"), "new"));
-  CHECK(text_of(folder.at("file")) == "new");
-  REQUIRE(symlink(folder.at("file").c_str(), folder.at("link").c_str()) == 0);
-  REQUIRE(write_file(folder.at("link"), "linked"));
-  CHECK(text_of(folder.at("file")) == "linked");
+  const TemporaryDirectory folder;
+  REQUIRE(write_file(folder.file("file"), "old text"));
+  REQUIRE(write_file(folder.file("file"), "new"));
+  CHECK(read_file(folder.file("file")) == "new");
+  REQUIRE(symlink(folder.file("file").c_str(), folder.file("link").c_str()) == 0);
+  REQUIRE(write_file(folder.file("link"), "linked"));
+  CHECK(read_file(folder.file("file")) == "linked");
   struct stat facts {};
-  REQUIRE(lstat(folder.at("link").c_str(), &facts) == 0);
+  REQUIRE(lstat(folder.file("link").c_str(), &facts) == 0);
   CHECK(S_ISLNK(facts.st_mode));
   CHECK(write_file("/dev/null", "gone"));
   REQUIRE(lstat("/dev/null", &facts) == 0);
@@ -123,17 +94,17 @@ TEST_CASE("a file is written whole, also over an existing file and through a lin
 }
 
 TEST_CASE("a new file is private to its owner, and a replaced file keeps its mode") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto mode_of = [](const std::string& path) {
     struct stat facts {};
     REQUIRE(stat(path.c_str(), &facts) == 0);
     return facts.st_mode & 07777;
   };
-  REQUIRE(write_file(folder.at("file"), "text"));
-  CHECK(mode_of(folder.at("file")) == 0600);
-  REQUIRE(chmod(folder.at("file").c_str(), 0644) == 0);
-  REQUIRE(write_file(folder.at("file"), "new"));
-  CHECK(mode_of(folder.at("file")) == 0644);
+  REQUIRE(write_file(folder.file("file"), "text"));
+  CHECK(mode_of(folder.file("file")) == 0600);
+  REQUIRE(chmod(folder.file("file").c_str(), 0644) == 0);
+  REQUIRE(write_file(folder.file("file"), "new"));
+  CHECK(mode_of(folder.file("file")) == 0644);
 }
 
 TEST_CASE("a symbolic link of another user is not followed") {
@@ -141,14 +112,14 @@ TEST_CASE("a symbolic link of another user is not followed") {
     WARN("skipped: only root can give a link away");
     return;
   }
-  const Folder folder;
-  REQUIRE(write_file(folder.at("file"), "precious"));
-  REQUIRE(symlink(folder.at("file").c_str(), folder.at("link").c_str()) == 0);
-  REQUIRE(lchown(folder.at("link").c_str(), 65534, 65534) == 0);
-  const Result<void> written = write_file(folder.at("link"), "report");
+  const TemporaryDirectory folder;
+  REQUIRE(write_file(folder.file("file"), "precious"));
+  REQUIRE(symlink(folder.file("file").c_str(), folder.file("link").c_str()) == 0);
+  REQUIRE(lchown(folder.file("link").c_str(), 65534, 65534) == 0);
+  const Result<void> written = write_file(folder.file("link"), "report");
   REQUIRE_FALSE(written);
   CHECK_THAT(written.error().message, ContainsSubstring("it is a link of another user's"));
-  CHECK(text_of(folder.at("file")) == "precious");
+  CHECK(read_file(folder.file("file")) == "precious");
 }
 
 TEST_CASE("an error names a file that cannot be written, and no partial file remains") {
@@ -158,9 +129,9 @@ TEST_CASE("an error names a file that cannot be written, and no partial file rem
   const Result<void> full = write_file("/dev/full", "text");
   REQUIRE_FALSE(full);
   CHECK_THAT(full.error().message, ContainsSubstring("no space left on device"));
-  const Folder folder;
-  REQUIRE(mkdir(folder.at("folder").c_str(), 0700) == 0);
-  CHECK_FALSE(write_file(folder.at("folder"), "text"));
+  const TemporaryDirectory folder;
+  REQUIRE(mkdir(folder.file("folder").c_str(), 0700) == 0);
+  CHECK_FALSE(write_file(folder.file("folder"), "text"));
 }
 
 }  // namespace drun

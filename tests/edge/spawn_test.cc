@@ -14,12 +14,14 @@
 
 #include "agent/spawn/child_descriptors.h"
 #include "tests/support/catch.h"
-#include "tests/support/process_probe.h"
+#include "tests/support/pipe.h"
+#include "tests/support/process.h"
 
 namespace drun::agent {
 namespace {
 
 using test::Pipe;
+using testing::TemporaryDirectory;
 
 ExitStatus wait_for(const Spawned& spawned) {
   siginfo_t info{};
@@ -48,26 +50,12 @@ std::string output_of(const std::string& script) {
   return output_of(Command{.argv = {"/bin/sh", "-c", script}});
 }
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    char name[] = "/tmp/drun-spawn-XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  std::string write(const std::string& name, const std::string& text, mode_t mode) const {
-    const std::string path = path_ + "/" + name;
-    std::ofstream(path) << text;
-    chmod(path.c_str(), mode);
-    return path;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+std::string write(const TemporaryDirectory& directory, const std::string& name,
+                  const std::string& text, mode_t mode) {
+  testing::write_file(directory / name, text);
+  chmod((directory / name).c_str(), mode);
+  return directory / name;
+}
 
 }  // namespace
 
@@ -82,9 +70,9 @@ TEST_CASE("a program that cannot be executed is reported at once, with the reaso
   CHECK(run({.argv = {"no-such-program-anywhere"}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {""}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {directory.path()}}) == ExitStatus(NotStarted{EACCES}));
-  const std::string plain = directory.write("plain", "text", 0644);
+  const std::string plain = write(directory, "plain", "text", 0644);
   CHECK(run({.argv = {plain}}) == ExitStatus(NotStarted{EACCES}));
-  const std::string lost = directory.write("lost", "#!/no/such/interpreter\n", 0755);
+  const std::string lost = write(directory, "lost", "#!/no/such/interpreter\n", 0755);
   CHECK(run({.argv = {lost}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {"/bin/true"}, .stdout_fd = 999}) == ExitStatus(NotStarted{EBADF}));
   CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // no child process remains
@@ -93,8 +81,8 @@ TEST_CASE("a program that cannot be executed is reported at once, with the reaso
 TEST_CASE("a program is looked up on the worker's PATH") {
   const TemporaryDirectory first;
   const TemporaryDirectory second;
-  first.write("prog", "#!/bin/sh\nexit 1\n", 0644);
-  second.write("prog", "#!/bin/sh\nexit 7\n", 0755);
+  write(first, "prog", "#!/bin/sh\nexit 1\n", 0644);
+  write(second, "prog", "#!/bin/sh\nexit 7\n", 0755);
   const auto with_path = [](const std::string& path) {
     return Command{.argv = {"prog"}, .environment = {{"PATH", path}}};
   };
@@ -106,7 +94,7 @@ TEST_CASE("a program is looked up on the worker's PATH") {
 
 TEST_CASE("a script without #! is run by the shell, as execvp does") {
   const TemporaryDirectory directory;
-  const std::string script = directory.write("script", "exit $1\n", 0755);
+  const std::string script = write(directory, "script", "exit $1\n", 0755);
   CHECK(run({.argv = {script, "5"}}) == ExitStatus(Exited{5}));
 }
 

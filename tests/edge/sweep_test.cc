@@ -16,7 +16,6 @@
 #include "agent/spawn/spawn.h"
 #include "agent/workers/workers.h"
 #include "tests/support/catch.h"
-#include "tests/support/process_probe.h"
 
 namespace drun::agent {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "agent/workers/workers.h"
 #include "tests/support/catch.h"
-#include "tests/support/process_probe.h"
+#include "tests/support/pipe.h"
 #include "tests/support/stalled_program.h"
 
 namespace drun::agent {

@@ -10,8 +10,9 @@
 #include "agent/spawn/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
+#include "tests/support/pipe.h"
 #include "tests/support/places.h"
-#include "tests/support/process_probe.h"
+#include "tests/support/process.h"
 
 namespace drun::agent {
 namespace {
@@ -140,7 +141,7 @@ TEST_CASE("all workers that failed before the loop ran are failures, in the orde
   // All have exited before the io_context runs.
   recorder.commands.assign(5, shell("exit 9"));
   recorder.workers.start(recorder.commands);
-  REQUIRE(test::wait_until(
+  REQUIRE(testing::eventually(
       [&recorder] {
         const std::vector<int> pids = recorder.workers.pids();
         return std::all_of(pids.begin(), pids.end(), [](int pid) {

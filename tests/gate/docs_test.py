@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that links in .md files, and references to docs/ in the sources, point to existing files."""
+"""Checks that links and paths in .md files, and references to docs/ in the sources, point to existing files."""
 
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -17,6 +18,29 @@ def tracked(*patterns):
         return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
     found = [path for pattern in patterns for path in ROOT.rglob(pattern)]
     return [path for path in found if not path.relative_to(ROOT).parts[0].startswith(("build", "."))]
+
+
+# Words with a slash that are no paths of the tree: results of builds, placeholders, counts, names of formats.
+NOT_PATHS = re.compile(r"(build[\w-]*|dist|bin)/.*|[A-Z.]+/.*|\d+/\w+|drun\.\w+/\d+|init/")
+
+
+def paths_in(page):
+    """Returns the paths in backticks, with a slash or of a C++ source, and the paths of C++ sources in other text."""
+    text = page.read_text()
+    quoted = re.findall(r"`([\w.+*-]+(?:/[\w.+*-]+)+/?|[\w.+*-]+/|\w+\.(?:h|cc))`", text)
+    sources = re.findall(r"(?<![\w/.<-])\w+(?:/\w+)+\.(?:h|cc)\b", text)
+    return {word.rstrip("/") for word in quoted + sources if not NOT_PATHS.fullmatch(word)}
+
+
+def places(files):
+    """Returns all that a page may write for these files and their folders: whole paths, and their ends, which are
+    relative to a folder that the page is about. The suffix of a source may be left out."""
+    found = set()
+    for file in files:
+        path = file.relative_to(ROOT)
+        for each in (path, path.with_suffix(""), *path.parents):
+            found.update("/".join(each.parts[i:]) for i in range(len(each.parts)))
+    return found
 
 
 def anchor(heading):
@@ -40,6 +64,14 @@ class Docs(unittest.TestCase):
                     self.assertTrue(full.exists(), "no such file")
                     if fragment:
                         self.assertIn(fragment, anchors(full), "no such heading")
+
+    def test_every_path_in_a_page_exists(self):
+        known = places(tracked("*"))
+        for page in tracked("docs/*.md", "CONTRIBUTING.md", "README.md", "*/README.md"):
+            for word in paths_in(page):
+                with self.subTest(page=str(page.relative_to(ROOT)), path=word):
+                    exists = word in known or ("*" in word and fnmatch.filter(known, word))
+                    self.assertTrue(exists, "no such file or folder")
 
     def test_every_reference_to_a_page_names_a_page(self):
         for source in tracked("*.cc", "*.h", "*.py", "*.txt", "*.md", "scripts/*"):

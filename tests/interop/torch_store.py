@@ -2,10 +2,11 @@
 
     torch_store.py client PORT            runs every operation of PyTorch's client on the server at PORT
     torch_store.py serve libuv|poll       runs PyTorch's server for another client: prints its port, runs until
-                                          standard input ends
+                                          a signal
 """
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from datetime import timedelta
@@ -164,7 +165,7 @@ def serve(backend):
     options = {"use_libuv": backend == "libuv"} if VERSION >= (2, 4) else {}
     store = TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=20), **options)
     print(store.port, flush=True)
-    sys.stdin.read()
+    signal.pause()
 
 
 if __name__ == "__main__":

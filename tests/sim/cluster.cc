@@ -3,271 +3,163 @@
 #include <algorithm>
 #include <utility>
 
-#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/round_driver.h"
 
 namespace drun::test {
 
 using namespace rendezvous;
 
-Cluster::Cluster(const Weather& weather, std::uint32_t seed) : Simulation(seed) {
-  failure_chance_ = weather.failure_chance;
-  hang_chance_ = weather.hang_chance;
-  mute_chance_ = weather.mute_chance;
-  nodes_.resize(static_cast<std::size_t>(weather.node_count));
-  const bool has_absent = percent() < weather.absent_chance;
-  const int absent = has_absent ? static_cast<int>(random_() % nodes_.size()) : -1;
-  for (int node = 0; node < weather.node_count; ++node) {
-    MemberSpec spec;
-    spec.join.node_rank = node;
-    spec.join.node_count = weather.node_count;
-    spec.join.local_world_size = 1 + static_cast<int>(random_() % 3);
-    spec.join.endpoint = {"master", 29500};
-    spec.join.max_restarts = weather.max_restarts;
-    spec.join.join_timeout = kJoinTimeout;
-    spec.join.heartbeat_timeout = kHeartbeatTimeout;
-    spec.host = "host" + std::to_string(node);
-    spec.instance = random_();
-    node_at(node).member = new_member(spec);
-    if (node == absent) continue;
-    later(between(0, 2000), [this, node, weather] {
-      node_at(node).is_alive = true;
-      if (node == 0) {
-        is_master_up_ = true;
-        round_ = open_round({.run_id = "none",
-                             .node_count = weather.node_count,
-                             .max_restarts = weather.max_restarts,
-                             .endpoint = "master:29500",
-                             .master_addr = "master",
-                             .master_port = 29500,
-                             .join_timeout = kJoinTimeout,
-                             .heartbeat_timeout = kHeartbeatTimeout,
-                             .make_stack_answers = agent::make_merged_stacks},
-                            now_);
-        tell_round(RoundTick{});
-      }
-      tell_member(node, MemberStart{});
-    });
+Cluster::Cluster(const Weather& weather, std::uint32_t seed)
+    : Simulation(seed), SimulatedAgents(weather, kLongestDelay), weather_(weather) {
+  for (int host = 0; host < weather.hosts; ++host) {
+    if (host == weather.absent_host) continue;
+    const bool is_late = host >= weather.hosts - weather.late_hosts && host > 0;
+    later(is_late ? between(5000, kAccidentsUntil) : between(0, 2000),
+          [this, host] { start_host(host); });
   }
-  plan_accidents(weather);
-  for (int node = 0; node < weather.node_count; ++node) {
-    if (weather.question_chance > 0 && percent() < weather.question_chance)
-      later(between(0, 12'000), [this, node] { ask(node); });
-  }
+  plan_accidents();
 }
 
-void Cluster::plan_accidents(const Weather& weather) {
-  const auto somewhere = [this] { return static_cast<int>(random_() % nodes_.size()); };
-  if (percent() < weather.interrupt_chance) {
-    later(between(0, 12'000), [this, node = somewhere()] {
-      if (!node_at(node).is_alive || node_at(node).outcome) return;
-      node_at(node).was_signaled = true;
-      tell_member(node, OwnSignal{15});
+RoundSpec Cluster::round_spec() const {
+  RoundSpec spec{.run_id = "none",
+                 .node_count = weather_.max_nodes,
+                 .max_restarts = weather_.max_restarts,
+                 .restart = {.pause = Milliseconds(weather_.pause_ms)},
+                 .preflight = weather_.preflight,
+                 .endpoint = "host0:29400",
+                 .master_addr = "host0",
+                 .master_port = 29400,
+                 .join_timeout = kJoinTimeout,
+                 .heartbeat_timeout = kHeartbeatTimeout,
+                 .make_stack_answers = agent::make_merged_stacks};
+  if (!weather_.is_fixed)
+    spec.elastic =
+        ElasticSpec{.min_nodes = weather_.min_nodes, .exclude_after = weather_.exclude_after};
+  return spec;
+}
+
+MemberSpec Cluster::member_spec(int host) const {
+  MemberSpec spec;
+  spec.join.node_count = weather_.max_nodes;
+  if (weather_.is_fixed)
+    spec.join.node_rank = host;
+  else
+    spec.join.elastic = ElasticSpec{.min_nodes = weather_.min_nodes};
+  spec.join.local_world_size = 1 + host % 3;
+  spec.join.endpoint = {"host0", 29400};
+  spec.join.is_coordinator = host == 0;
+  spec.join.max_restarts = weather_.max_restarts;
+  spec.join.join_timeout = kJoinTimeout;
+  spec.join.heartbeat_timeout = kHeartbeatTimeout;
+  return spec;
+}
+
+void Cluster::start_host(int host) {
+  if (host == 0) {
+    round_ = open_round(round_spec(), now_);
+    is_master_up_ = true;
+    tell_round(RoundTick{});
+  }
+  start_agent(host, member_spec(host));
+}
+
+// A supervisor restarts the agent.
+void Cluster::come_back(int host) {
+  if (host == 0 || is_over_ || percent() >= weather_.comeback_chance) return;
+  later(between(100, 8000), [this, host] {
+    if (living(host) == nullptr && !is_over_) start_host(host);
+  });
+}
+
+void Cluster::plan_accidents() {
+  const auto happen = [this](int count, bool spares_master, std::function<void(Agent&)> accident) {
+    const int first = spares_master ? 1 : 0;
+    for (; count > 0 && first < weather_.hosts; --count) {
+      const int host =
+          first + static_cast<int>(random_() % static_cast<unsigned>(weather_.hosts - first));
+      later(between(0, kAccidentsUntil), [this, host, accident] {
+        if (Agent* const agent = living(host)) accident(*agent);
+      });
+    }
+  };
+  const auto be_signaled = [this](Agent& agent) {
+    agent.was_signaled = true;
+    tell_member(index_of(agent), OwnSignal{15});
+  };
+  happen(weather_.kills, true, [this](Agent& agent) {
+    kill(agent);
+    come_back(agent.host);
+  });
+  happen(weather_.leaves, true, be_signaled);
+  happen(weather_.drops, true, [this](Agent& agent) { break_link(agent); });
+  happen(weather_.cuts, true, [this](Agent& agent) {
+    agent.was_hurt = true;
+    if (agent.link) links_[*agent.link].is_cut = true;
+  });
+  happen(weather_.freezes, true, [this](Agent& agent) {
+    agent.was_hurt = true;
+    agent.is_frozen = true;
+    later(between(100, 30'000), [this, i = index_of(agent)] { thaw(i); });
+  });
+  happen(weather_.twins, true, [this](Agent& agent) { start_host(agent.host); });
+  happen(weather_.reboots, true, [this](Agent& agent) {
+    const int host = agent.host;
+    if (agent.link) links_[*agent.link].is_cut = true;
+    agent.is_alive = false;
+    agent.running.reset();
+    if (!is_over_) start_host(host);
+  });
+  for (int host = 0; weather_.question_chance > 0 && host < weather_.hosts; ++host) {
+    if (percent() >= weather_.question_chance) continue;
+    later(between(0, kAccidentsUntil), [this, host] {
+      if (Agent* const agent = living(host)) ask(index_of(*agent));
     });
   }
-  if (percent() < weather.kill_chance && nodes_.size() > 1)
-    later(between(0, 12'000),
-          [this, node = 1 + somewhere() % (static_cast<int>(nodes_.size()) - 1)] { kill(node); });
-  if (percent() < weather.kill_master_chance) later(between(0, 12'000), [this] { kill(0); });
-  if (percent() < weather.cut_chance) {
-    later(between(0, 12'000), [this, node = somewhere()] {
-      if (!node_at(node).link) return;
-      node_at(node).was_cut = true;
-      links_[*node_at(node).link].is_cut = true;
-    });
-  }
-  if (percent() < weather.drop_chance) {
-    later(between(0, 12'000), [this, node = somewhere()] {
-      if (!node_at(node).link) return;
-      const Peer peer = *node_at(node).link;
-      node_at(node).was_cut = true;
-      close_here(peer);
-      close_there(peer);
-      tell_member(node, ConnectionLost{"reset"});
-      tell_round(PeerLeft{peer, "reset"});
+  if (percent() < weather_.kill_master_chance)
+    later(between(0, kAccidentsUntil), [this] { kill_master(); });
+  if (percent() < weather_.signal_master_chance) {
+    later(between(0, kAccidentsUntil), [this, be_signaled] {
+      if (Agent* const agent = living(0)) be_signaled(*agent);
     });
   }
 }
 
 void Cluster::run() {
-  const Time horizon = now_ + std::chrono::minutes(10);
+  const Time horizon = now_ + std::chrono::hours(1);
   while (turn(horizon)) {
   }
   require(is_idle(), "it does not end");
 }
 
-// --- the network
+// --- the agents
 
-void Cluster::carry_up(Peer peer, std::function<void()> action) {
-  Link& link = links_[peer];
-  if (link.is_cut) return;
-  link.up_free = std::max(link.up_free, now_ + between(0, kLongestDelay));
-  at(link.up_free, [this, peer, action = std::move(action)] {
-    const Link& arrived = links_[peer];
-    if (arrived.is_open_there && !arrived.is_cut && is_master_up_) action();
-  });
+void Cluster::worker_failed(std::size_t agent, int round) {
+  if (!agents_[agent].was_hurt) first_failures_.emplace(round, now_);
 }
 
-void Cluster::carry_down(Peer peer, std::function<void()> action) {
-  Link& link = links_[peer];
-  if (link.is_cut) return;
-  link.down_free = std::max(link.down_free, now_ + between(0, kLongestDelay));
-  at(link.down_free, [this, peer, action = std::move(action)] {
-    const Link& arrived = links_[peer];
-    if (arrived.is_open_here && !arrived.is_cut && node_at(arrived.node).is_alive) action();
-  });
+void Cluster::agent_ended(std::size_t agent) {
+  const Agent& self = agents_[agent];
+  if (std::holds_alternative<NodeLost>(self.outcome->ending)) come_back(self.host);
+  if (self.host == 0) later(Milliseconds(0), [this] { tell_round(CoordinatorEnded{}); });
 }
 
-void Cluster::close_here(Peer peer) {
-  links_[peer].is_open_here = false;
-  Node& node = node_at(links_[peer].node);
-  if (node.link == peer) node.link.reset();
-}
-
-void Cluster::close_there(Peer peer) { links_[peer].is_open_there = false; }
-
-// --- the nodes
-
-void Cluster::tell_member(int node, const MemberEvent& event) {
-  Node& self = node_at(node);
-  if (!self.is_alive) return;
-  for (const MemberAction& action : step(self.member, event, now_))
-    std::visit([this, node](const auto& each) { act(node, each); }, action);
-  const long tick = ++self.tick;
-  if (const auto wanted = deadline(self.member)) {
-    at(std::max(*wanted, now_), [this, node, tick] {
-      if (node_at(node).tick == tick) tell_member(node, MemberTick{});
-    });
-  }
-}
-
-void Cluster::act(int node, const Connect&) {
-  later(between(0, kLongestDelay), [this, node] {
-    Node& self = node_at(node);
-    if (!self.is_alive || self.member.phase != MemberPhase::Dialing) return;
-    if (!is_master_up_ || is_over_) return tell_member(node, ConnectFailed{"connection refused"});
-    const Peer peer = ++last_peer_;
-    links_[peer].node = node;
-    self.link = peer;
-    tell_member(node, Connected{});
-  });
-}
-
-void Cluster::act(int node, const SendToCoordinator& say) {
-  if (!node_at(node).link) return;
-  const Peer peer = *node_at(node).link;
-  carry_up(peer, [this, peer, frame = encode(say.message)] {
-    note(frame);
-    const auto message = decode_member_message(std::string_view(frame).substr(4));
-    if (std::exchange(links_[peer].is_greeted, true))
-      return tell_round(PeerSaid{peer, message.value()});
-    tell_round(PeerArrived{peer, node_at(links_[peer].node).member.spec.host, message.value()});
-  });
-}
-
-void Cluster::act(int node, const Disconnect&) {
-  if (!node_at(node).link) return;
-  const Peer peer = *node_at(node).link;
-  close_here(peer);
-  carry_up(peer, [this, peer] {
-    close_there(peer);
-    tell_round(PeerLeft{peer, "its connection closed"});
-  });
-}
-
-void Cluster::act(int node, const StartWorkers& start) {
-  Node& self = node_at(node);
-  require(!self.running, "workers are started while others still run");
-  require(!self.outcome, "workers are started after the end");
-  check_world(node, start.world);
-  self.running = start.world;
-  self.is_stopping = false;
-  self.is_hung = false;
-  self.failures.clear();
-  const int round = start.world.round;
-  if (hang_chance_ > 0 && percent() < hang_chance_)
-    return later(between(0, kLongestRound), [this, node, round] { worker_hangs(node, round); });
-  if (percent() < failure_chance_)
-    later(between(0, kLongestRound), [this, node, round] { worker_fails(node, round); });
-  else
-    later(between(0, kLongestRound), [this, node, round] { workers_return(node, round); });
-}
-
-void Cluster::worker_fails(int node, int round) {
-  Node& self = node_at(node);
-  if (!self.is_alive || !self.running || self.running->round != round || self.is_stopping) return;
-  AgedFailure aged;
-  aged.failure.rank = self.running->base_rank;
-  aged.failure.node_rank = node;
-  aged.failure.round = round;
-  aged.failure.status = Exited{1};
-  self.failures.push_back(aged);
-  tell_member(node, OwnFailure{aged});
-  stop_workers(node);
-}
-
-void Cluster::workers_return(int node, int round) {
-  Node& self = node_at(node);
-  if (!self.is_alive || !self.running || self.running->round != round || self.is_stopping) return;
-  returned_[round].insert(node);
-  self.running.reset();
-  tell_member(node, OwnSuccess{round});
-}
-
-void Cluster::act(int node, const StopWorkers& stop) {
-  Node& self = node_at(node);
-  if (self.running) {
-    require(self.running->round == stop.round, "another round is stopped than runs");
-    return stop_workers(node);
-  }
-  later(Milliseconds(0), [this, node, round = stop.round] {
-    tell_member(node, OwnStopped{round, {}});
-  });
-}
-
-void Cluster::stop_workers(int node) {
-  Node& self = node_at(node);
-  if (std::exchange(self.is_stopping, true)) return;
-  later(between(0, kLongestStop), [this, node] {
-    Node& stopped = node_at(node);
-    if (!stopped.is_alive) return;
-    const int round = stopped.running->round;
-    stopped.running.reset();
-    tell_member(node, OwnStopped{round, std::exchange(stopped.failures, {})});
-  });
-}
-
-void Cluster::act(int node, const End& end) {
-  Node& self = node_at(node);
-  require(!self.outcome, "a second outcome");
-  require(!self.running, "an outcome while workers run");
-  self.outcome = end.outcome;
-}
-
-void Cluster::kill(int node) {
-  Node& self = node_at(node);
-  if (!self.is_alive || self.outcome) return;
-  self.is_alive = false;
-  if (self.link) act(node, Disconnect{});
-  if (node != 0) return;
+void Cluster::kill_master() {
+  Agent* const agent = living(0);
+  if (agent == nullptr || !is_master_up_) return;
+  kill(*agent);
   was_master_killed_ = true;
   is_master_up_ = false;
-  for (auto& [peer, link] : links_) {
-    if (!link.is_open_there) continue;
-    link.is_open_there = false;
-    carry_down(peer, [this, peer = peer, other = link.node] {
-      close_here(peer);
-      tell_member(other, ConnectionLost{"reset"});
-    });
-  }
+  for (const auto& [peer, link] : links_) drop_link(peer, "reset");
 }
 
 // --- the coordinator
 
 void Cluster::tell_round(const RoundEvent& event) {
-  if (!is_master_up_) return;
+  if (!is_master_up_ || is_over_) return;
+  told_.clear();
   for (const RoundAction& action : step(round_, event, now_))
     std::visit([this](const auto& each) { act(each); }, action);
+  if (!told_.empty()) check_worlds();
   const long tick = ++round_tick_;
   if (const auto wanted = deadline(round_)) {
     at(std::max(*wanted, now_), [this, tick] {
@@ -276,87 +168,27 @@ void Cluster::tell_round(const RoundEvent& event) {
   }
 }
 
-void Cluster::act(const SendTo& send) { send_down(send.peer, send.message); }
+void Cluster::act(const SendTo& send) {
+  note_world(send.peer, send.message);
+  send_down(send.peer, send.message);
+}
 
 void Cluster::act(const SendResult& send) {
   for (const Requester& each : send.requesters) send_down(each.peer, result_for(each, send));
 }
 
 void Cluster::act(const SendAll& send) {
+  if (const auto* stop = std::get_if<Stop>(&send.message))
+    was_failure_ = stop->cause.find(" failed") != std::string::npos ||
+                   stop->cause.find(" hung: ") != std::string::npos;
   for (const Peer peer : send.peers) send_down(peer, send.message);
 }
 
-void Cluster::send_down(Peer peer, const CoordinatorMessage& message) {
-  if (const auto* ready = std::get_if<WorldReady>(&message))
-    require(clear_count_ == ready->world.round + 1, "a world was sent before the store was empty");
-  if (!links_[peer].is_open_there) return;
-  carry_down(peer, [this, peer, frame = encode(message)] {
-    note(frame);
-    tell_member(links_[peer].node,
-                Heard{decode_coordinator_message(std::string_view(frame).substr(4)).value()});
-  });
-}
-
-void Cluster::act(const Drop& drop) {
-  if (!links_[drop.peer].is_open_there) return;
-  close_there(drop.peer);
-  carry_down(drop.peer, [this, peer = drop.peer] {
-    close_here(peer);
-    tell_member(links_[peer].node, ConnectionLost{"closed"});
-  });
-}
-
-// --- invariants
-
-void Cluster::check_world(int node, const World& world) {
-  int base = 0;
-  int size = 0;
-  for (int other = 0; other < static_cast<int>(nodes_.size()); ++other) {
-    if (other == node) base = size;
-    size += node_at(other).member.spec.join.local_world_size;
-  }
-  const Node& self = nodes_[static_cast<std::size_t>(node)];
-  require(world.node_rank == node && world.base_rank == base && world.world_size == size &&
-              world.role_base_rank == base && world.role_world_size == size &&
-              world.local_world_size == self.member.spec.join.local_world_size,
-          "a world with wrong ranks");
-  require(world.round == world.restarts && world.round <= world.max_restarts,
-          "more restarts than allowed");
-  require(world.round >= self.world_count, "a round began twice");
-  node_at(node).world_count = world.round + 1;
-}
-
-std::vector<Outcome> Cluster::outcomes() const {
-  std::vector<Outcome> outcomes;
-  for (const Node& node : nodes_) {
-    if (node.is_alive && node.outcome) outcomes.push_back(*node.outcome);
-  }
-  return outcomes;
-}
-
-void Cluster::check_end() {
-  std::optional<Outcome> common;
-  for (int rank = 0; rank < static_cast<int>(nodes_.size()); ++rank) {
-    const Node& node = node_at(rank);
-    if (!node.is_alive) continue;
-    require(node.outcome.has_value(), "a living node without an outcome");
-    if (!node.outcome) continue;
-    const Ending& ending = node.outcome->ending;
-    if (const auto* lost = std::get_if<NodeLost>(&ending);
-        lost != nullptr && lost->is_coordinator) {
-      require(was_master_killed_ || node.was_cut, "a coordinator was taken for lost that was not");
-      continue;
-    }
-    // A node that received no outcome decides its own.
-    const bool is_alone = node.member.first_world == std::nullopt || was_master_killed_ ||
-                          (node.was_cut && node.was_signaled);
-    if (is_alone) continue;
-    if (!common) common = node.outcome;
-    require(*common == *node.outcome, "two nodes with different outcomes");
-  }
-  if (is_master_up_) require(is_over_, "the coordinator does not end");
-  if (!common || !std::holds_alternative<Succeeded>(common->ending)) return;
-  require(returned_[common->restarts].size() == nodes_.size(), "success without proof");
+void Cluster::note_world(Peer peer, const CoordinatorMessage& message) {
+  const auto* ready = std::get_if<WorldReady>(&message);
+  if (ready == nullptr) return;
+  require(clear_count_ == ready->world.round + 1, "a world was sent before the store was empty");
+  require(told_.emplace(links_[peer].agent, ready->world).second, "one agent has two seats");
 }
 
 }  // namespace drun::test

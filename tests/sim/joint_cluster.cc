@@ -13,7 +13,7 @@ JointCluster::JointCluster(const JointWeather& weather, std::uint32_t seed)
                        .drift = weather.drift,
                        .longest_delay_ms = weather.longest_delay_ms},
                       seed),
-      ElasticAgents(weather, weather.longest_delay_ms),
+      SimulatedAgents(weather, weather.longest_delay_ms),
       weather_(weather),
       offices_(static_cast<std::size_t>(weather.hosts)) {
   for (int host = weather.seats; host < weather.hosts; ++host)

@@ -1,5 +1,5 @@
 // Simulates a whole job with an elected coordinator in one process. Each host has an agent
-// (elastic_agents.h). The first hosts also have a seat (election_network.h) and its office, which
+// (agents.h). The first hosts also have a seat (election_network.h) and its office, which
 // does what server/server.cc does for a seat: it coordinates, with the real Round and
 // RoundFence, or redirects members to the leader. Hosts crash, restart, freeze and are cut off, and
 // their clocks run at different rates. Invariants are checked during the run, and `check_end`
@@ -16,7 +16,7 @@
 
 #include "rendezvous/coordinator/takeover.h"
 #include "rendezvous/server/leader_lookups.h"
-#include "tests/sim/elastic_agents.h"
+#include "tests/sim/agents.h"
 #include "tests/sim/election_network.h"
 
 namespace drun::test {
@@ -50,7 +50,7 @@ struct JointWeather : WorkerWeather {
 
 JointWeather random_joint_weather(std::uint32_t seed);
 
-class JointCluster final : private ElectionNetwork, private ElasticAgents {
+class JointCluster final : private ElectionNetwork, private SimulatedAgents {
  public:
   JointCluster(const JointWeather& weather, std::uint32_t seed);
 

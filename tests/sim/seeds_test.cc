@@ -2,7 +2,6 @@
 #include "tests/sim/seeds.h"
 
 #include "tests/sim/cluster.h"
-#include "tests/sim/elastic_cluster.h"
 #include "tests/sim/election_network.h"
 #include "tests/sim/etcd_network.h"
 #include "tests/sim/joint_cluster.h"
@@ -90,8 +89,8 @@ TEST_CASE("one variable replays a seed, and a second one replays a range") {
 TEST_CASE("the hash of a simulation depends on its seed alone") {
   const auto run = [](auto& simulation) { simulation.run(); };
   const auto run_all = [](auto& simulation) { simulation.run_all(); };
-  check_hashes<Cluster>(Weather{.node_count = 3}, run);
-  check_hashes<ElasticCluster>(ElasticWeather{}, run);
+  check_hashes<Cluster>(fixed_weather(3), run);
+  check_hashes<Cluster>(Weather{}, run);
   check_hashes<JointCluster>(JointWeather{}, run);
   check_hashes<ElectionNetwork>(ElectionWeather{}, run_all);
   check_hashes<EtcdNetwork>(EtcdWeather{}, run_all);

@@ -7,7 +7,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 
 #include "tests/support/catch.h"
@@ -17,14 +16,6 @@
 namespace drun::test {
 
 using Clock = std::chrono::steady_clock;
-
-TemporaryDirectory::TemporaryDirectory() : path_("/tmp/drun_test_XXXXXX") {
-  REQUIRE(::mkdtemp(path_.data()) != nullptr);
-}
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 std::vector<std::string> split_lines(std::string_view text) {
   std::vector<std::string> lines;

@@ -15,19 +15,11 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
 #include "tests/support/event_loop.h"
+#include "tests/support/process.h"
 
 namespace drun::test {
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using testing::TemporaryDirectory;
 
 std::vector<std::string> split_lines(std::string_view text);
 

@@ -14,7 +14,7 @@
 
 #include "rendezvous/store/client.h"
 #include "rendezvous/store/server.h"
-#include "tests/support/machine.h"
+#include "tests/support/process.h"
 
 namespace drun {
 
@@ -72,15 +72,6 @@ class ServedStore {
   std::thread thread_;
 };
 
-// Waits at most `limit` for the condition.
-inline bool eventually(const std::function<bool()>& holds,
-                       std::chrono::seconds limit = std::chrono::seconds(20)) {
-  const auto deadline = std::chrono::steady_clock::now() + test::scaled(limit);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
+using testing::eventually;
 
 }  // namespace drun

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 
 namespace drun::test {
 
@@ -21,9 +21,6 @@ class StalledProgram {
   StalledProgram() {
     lease_breaks_ = 0;
     std::signal(SIGIO, [](int) { lease_breaks_ = lease_breaks_ + 1; });
-    char directory[] = "/tmp/drun-stalled-XXXXXX";
-    directory_ = mkdtemp(directory);
-    path_ = directory_ + "/true";
     std::filesystem::copy_file("/bin/true", path_);
     fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     is_stalled_ = fcntl(fd_, F_SETLEASE, F_WRLCK) == 0;
@@ -33,7 +30,6 @@ class StalledProgram {
   ~StalledProgram() {
     release();
     std::signal(SIGIO, SIG_DFL);
-    std::filesystem::remove_all(directory_);
   }
 
   bool is_stalled() const { return is_stalled_; }
@@ -48,8 +44,8 @@ class StalledProgram {
  private:
   static inline volatile std::sig_atomic_t lease_breaks_ = 0;
 
-  std::string directory_;
-  std::string path_;
+  testing::TemporaryDirectory directory_;
+  const std::string path_ = directory_ / "true";
   int fd_ = -1;
   bool is_stalled_ = false;
 };

@@ -332,17 +332,6 @@ TEST_CASE("a job that repeats the same start-up failure ends before its restarts
   CHECK(outcome.restarts == 2);
 }
 
-TEST_CASE("failures long after the start of a round do not count as repeated") {
-  RoundDriver round = running_round(3, 100);
-  round.state.spec.restart.max_same_failures = 3;
-  for (int failure = 0; failure < 20; ++failure) {
-    round.now += round.state.spec.restart.startup_time;
-    round.receive(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
-    stop_all(round);
-    REQUIRE(round.state.phase == RoundPhase::Running);
-  }
-}
-
 namespace {
 
 // Rank 1 fails, and node 2 has reported `progress` in the round.
@@ -395,25 +384,6 @@ TEST_CASE("a lost node or a signal ends the job even if progress then allows ano
     CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).node_rank == 2);
   else
     CHECK(ending_of<Interrupted>(round, RoundDriver::peer(0)).node_rank == 2);
-}
-
-TEST_CASE("a newer checkpoint counts as progress only with restarts per progress") {
-  RoundDriver round = running_round(3, 1);
-  round.state.spec.restart.per_progress = GENERATE(true, false);
-  const bool goes_on = round.state.spec.restart.per_progress;
-  fail_after(round, {});
-  fail_after(round, {.has_more = true});
-  CHECK((round.state.phase == RoundPhase::Running) == goes_on);
-}
-
-TEST_CASE("failures after progress do not count as repeated and cause no pause") {
-  RoundDriver round = running_round(3, 100);
-  round.state.spec.restart.max_same_failures = 3;
-  round.state.spec.restart.startup_pause = 1s;
-  for (std::uint64_t step = 1; step <= 10; ++step) {
-    fail_after(round, {.step = 10 * step});
-    REQUIRE(round.state.phase == RoundPhase::Running);
-  }
 }
 
 TEST_CASE("the pause after each start-up failure is twice as long as the last") {

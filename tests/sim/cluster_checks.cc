@@ -1,13 +1,13 @@
-// Invariants of an elastic job under any faults.
+// Invariants of a job under any faults.
 #include <algorithm>
 
-#include "tests/sim/elastic_cluster.h"
+#include "tests/sim/cluster.h"
 
 namespace drun::test {
 
 using namespace rendezvous;
 
-void ElasticCluster::check_worlds() {
+void Cluster::check_worlds() {
   const World& any = told_.begin()->second;
   const int count = static_cast<int>(told_.size());
   require(any.round == worlds_, "two worlds in one round");
@@ -17,6 +17,8 @@ void ElasticCluster::check_worlds() {
   check_left_out();
   require(agents_[check_numbers(told_)].host == 0, "node 0 is not the endpoint's");
   for (const auto& [agent, world] : told_) {
+    require(!weather_.is_fixed || world.node_rank == agents_[agent].host,
+            "a node without its rank");
     const auto before = last_told_.find(agent);
     if (before != last_told_.end() && before->second.node_rank < count && !agents_[agent].was_hurt)
       require(world.node_rank == before->second.node_rank, "a node that stays lost its number");
@@ -28,7 +30,7 @@ void ElasticCluster::check_worlds() {
   last_told_ = told_;
 }
 
-void ElasticCluster::check_restarts(const World& world) {
+void Cluster::check_restarts(const World& world) {
   require(world.restarts <= weather_.max_restarts, "more restarts than allowed");
   if (last_told_.empty()) {
     require(world.restarts == 0, "a restart before the first world");
@@ -42,13 +44,13 @@ void ElasticCluster::check_restarts(const World& world) {
           "a preflight check after the program has begun");
 }
 
-bool ElasticCluster::is_left_out(int host) const {
+bool Cluster::is_left_out(int host) const {
   const std::string name = "host" + std::to_string(host);
   return std::any_of(round_.exclusions.nodes.begin(), round_.exclusions.nodes.end(),
                      [&name](const auto& entry) { return entry.told.host == name; });
 }
 
-void ElasticCluster::check_left_out() {
+void Cluster::check_left_out() {
   require(weather_.exclude_after > 0 || weather_.preflight || left_out() == 0,
           "a node was left out unasked");
   require(!is_left_out(0), "the coordinator's node was left out");
@@ -58,7 +60,7 @@ void ElasticCluster::check_left_out() {
 
 // Messages take up to 40 ms each way, so a failure that is more than 100 ms earlier must be
 // reported as the root cause.
-void ElasticCluster::check_first_failure(const Failure& root) {
+void Cluster::check_first_failure(const Failure& root) {
   const auto first = first_failures_.find(root.round);
   if (first == first_failures_.end()) return;
   const auto seen = std::chrono::microseconds(root.time.time_since_epoch());
@@ -70,15 +72,30 @@ void ElasticCluster::check_first_failure(const Failure& root) {
   require(is_kept || !was_calm, "the first failure was not kept");
 }
 
-std::optional<Outcome> ElasticCluster::outcome() const {
+std::optional<Outcome> Cluster::common_outcome() const {
   for (const Agent& agent : agents_) {
     if (agent.host == 0 && agent.is_alive) return agent.outcome;
   }
   return std::nullopt;
 }
 
-void ElasticCluster::check_end() {
-  const std::optional<Outcome> common = outcome();
+std::optional<Outcome> Cluster::outcome() const {
+  const Agent* first = nullptr;
+  for (const Agent& agent : agents_) {
+    if (agent.is_alive && (first == nullptr || agent.host < first->host)) first = &agent;
+  }
+  return first == nullptr ? std::nullopt : first->outcome;
+}
+
+// An agent that the coordinator did not reach, or that has left an elastic job, decides alone.
+bool Cluster::shares_outcome(const Agent& agent) const {
+  if (weather_.is_fixed) return agent.member.first_world && !(agent.was_hurt && agent.was_signaled);
+  return !is_left_out(agent.host) && !agent.was_hurt && !agent.was_signaled &&
+         !std::holds_alternative<NotRun>(agent.outcome->ending);
+}
+
+void Cluster::check_end() {
+  const std::optional<Outcome> common = common_outcome();
   for (const Agent& agent : agents_) {
     if (!agent.is_alive) continue;
     require(agent.outcome.has_value(), "a living agent without an outcome");
@@ -90,9 +107,8 @@ void ElasticCluster::check_end() {
               "a coordinator was lost that was not");
       continue;
     }
-    const bool is_told = common && !is_left_out(agent.host) && !agent.was_hurt &&
-                         !agent.was_signaled && !std::holds_alternative<NotRun>(ending);
-    if (is_told) require(*agent.outcome == *common, "two agents with different outcomes");
+    if (common && shares_outcome(agent))
+      require(*agent.outcome == *common, "two agents with different outcomes");
   }
   if (is_master_up_) require(is_over_, "the coordinator does not end");
   if (!common) return;

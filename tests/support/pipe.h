@@ -1,12 +1,7 @@
-// Helpers for tests of processes: a pipe from them, and a search for remaining ones.
+// A pipe from processes, which blocks.
 #pragma once
 
-#include <sys/types.h>
-
-#include <chrono>
-#include <functional>
 #include <string>
-#include <vector>
 
 namespace drun::test {
 
@@ -27,11 +22,5 @@ class Pipe {
  private:
   int ends_[2] = {-1, -1};
 };
-
-// Pids of live processes with "NAME=value" in their environment.
-std::vector<pid_t> processes_with(const std::string& variable);
-
-// Polls `condition` every few milliseconds. Returns true if it became true within `limit`.
-bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit);
 
 }  // namespace drun::test

@@ -1,9 +1,9 @@
-// Workers of a simulated elastic job: they run, return, fail and hang. Also the collection of
+// Workers of a simulated job: they run, return, fail and hang. Also the collection of
 // stacks and status.
 #include <set>
 #include <utility>
 
-#include "tests/sim/elastic_agents.h"
+#include "tests/sim/agents.h"
 #include "tests/sim/node_answers.h"
 
 namespace drun::test {
@@ -20,7 +20,7 @@ AgedFailure with_age(AgedFailure aged, Time now) {
 
 }  // namespace
 
-void ElasticAgents::act(std::size_t agent, const StartWorkers& start) {
+void SimulatedAgents::act(std::size_t agent, const StartWorkers& start) {
   Agent& self = agents_[agent];
   require(!self.running, "workers are started while others still run");
   require(!self.outcome, "workers are started after the end");
@@ -38,12 +38,12 @@ void ElasticAgents::act(std::size_t agent, const StartWorkers& start) {
     later(between(0, kLongestRound), [this, agent, round] { workers_return(agent, round); });
 }
 
-bool ElasticAgents::has_workers(std::size_t agent, int round) const {
+bool SimulatedAgents::has_workers(std::size_t agent, int round) const {
   const Agent& self = agents_[agent];
   return self.is_alive && self.running && self.running->round == round && !self.is_stopping;
 }
 
-void ElasticAgents::worker_fails(std::size_t agent, int round) {
+void SimulatedAgents::worker_fails(std::size_t agent, int round) {
   if (!has_workers(agent, round)) return;
   Agent& self = agents_[agent];
   AgedFailure aged;
@@ -61,13 +61,13 @@ void ElasticAgents::worker_fails(std::size_t agent, int round) {
   later(between(0, kLongestNotice), [this, agent, round] { failure_noticed(agent, round); });
 }
 
-void ElasticAgents::failure_noticed(std::size_t agent, int round) {
+void SimulatedAgents::failure_noticed(std::size_t agent, int round) {
   if (!has_workers(agent, round)) return;  // reported with the others when all have stopped
   tell_member(agent, OwnFailure{with_age(agents_[agent].failures.front(), now_)});
   stop_workers(agent);
 }
 
-void ElasticAgents::workers_return(std::size_t agent, int round) {
+void SimulatedAgents::workers_return(std::size_t agent, int round) {
   if (!has_workers(agent, round)) return;
   trace(agents_[agent].host, "its workers return");
   workers_returned(agent, round);
@@ -75,7 +75,7 @@ void ElasticAgents::workers_return(std::size_t agent, int round) {
   tell_member(agent, OwnSuccess{round});
 }
 
-void ElasticAgents::act(std::size_t agent, const StopWorkers& stop) {
+void SimulatedAgents::act(std::size_t agent, const StopWorkers& stop) {
   if (agents_[agent].running) {
     require(agents_[agent].running->round == stop.round, "another round is stopped than runs");
     return stop_workers(agent);
@@ -85,7 +85,7 @@ void ElasticAgents::act(std::size_t agent, const StopWorkers& stop) {
   });
 }
 
-void ElasticAgents::stop_workers(std::size_t agent) {
+void SimulatedAgents::stop_workers(std::size_t agent) {
   if (std::exchange(agents_[agent].is_stopping, true)) return;
   later(between(0, kLongestStop), [this, agent] {
     Agent& stopped = agents_[agent];
@@ -100,7 +100,7 @@ void ElasticAgents::stop_workers(std::size_t agent) {
 }
 
 // The worker is silent, and its agent reports it repeatedly until the round is stopped.
-void ElasticAgents::worker_hangs(std::size_t agent, int round) {
+void SimulatedAgents::worker_hangs(std::size_t agent, int round) {
   if (!has_workers(agent, round)) return;
   Agent& self = agents_[agent];
   if (!std::exchange(self.is_hung, true)) trace(self.host, "its workers hang");
@@ -113,7 +113,7 @@ void ElasticAgents::worker_hangs(std::size_t agent, int round) {
   later(kHangTimeout, [this, agent, round] { worker_hangs(agent, round); });
 }
 
-void ElasticAgents::act(std::size_t agent, const NodeQuery& query) {
+void SimulatedAgents::act(std::size_t agent, const NodeQuery& query) {
   if (percent() < workers_.mute_chance) return;
   const bool is_status = query.kind == QueryKind::Status;
   later(
@@ -126,7 +126,7 @@ void ElasticAgents::act(std::size_t agent, const NodeQuery& query) {
       });
 }
 
-void ElasticAgents::ask(std::size_t agent) {
+void SimulatedAgents::ask(std::size_t agent) {
   Agent& self = agents_[agent];
   for (const QueryKind kind : {QueryKind::Stacks, QueryKind::Status}) {
     self.open_queries.emplace(++self.last_query, kind);
@@ -134,16 +134,18 @@ void ElasticAgents::ask(std::size_t agent) {
   }
 }
 
-void ElasticAgents::act(std::size_t agent, const QueryResult& result) {
+void SimulatedAgents::act(std::size_t agent, const QueryResult& result) {
   const auto query = agents_[agent].open_queries.extract(result.number);
   require(!query.empty(), "a result without a query, or a second one");
   if (query.empty()) return;
-  if (query.mapped() == QueryKind::Status) return check_census(result);
+  if (query.mapped() == QueryKind::Status) return check_census(agents_[agent], result);
   require(has_each_rank_once(result), "a rank is listed twice");
+  ++stacks_told_;
 }
 
-// The census lists each node and each host once, with or without a node rank.
-void ElasticAgents::check_census(const QueryResult& result) {
+// The census lists each node and each host once, with or without a node rank, and each node of a
+// job with a fixed number of nodes.
+void SimulatedAgents::check_census(const Agent& asked, const QueryResult& result) {
   if (!result.note.empty()) return;
   const std::optional<Census> census = decode_census(result.answer);
   require(census.has_value(), "a malformed census");
@@ -157,9 +159,14 @@ void ElasticAgents::check_census(const QueryResult& result) {
     require(node.presence == NodePresence::Lost || hosts.insert(node.host).second,
             "a host that stands in two places");
   }
+  const JoinSpec& join = asked.member.spec.join;
+  if (join.elastic) return;
+  for (const int missing : census->missing_ranks)
+    require(ranks.insert(missing).second, "a node that is missing and there");
+  require(ranks.size() == static_cast<std::size_t>(join.node_count), "a node stands in no place");
 }
 
-void ElasticAgents::act(std::size_t agent, const ShowHang& hang) {
+void SimulatedAgents::act(std::size_t agent, const ShowHang& hang) {
   const Agent& self = agents_[agent];
   require(self.member.world && self.member.world->round == hang.found.round,
           "a hang of another round is shown");

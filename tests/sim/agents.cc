@@ -1,4 +1,4 @@
-#include "tests/sim/elastic_agents.h"
+#include "tests/sim/agents.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-void ElasticAgents::start_agent(int host, MemberSpec spec) {
+void SimulatedAgents::start_agent(int host, MemberSpec spec) {
   spec.host = "host" + std::to_string(host);
   spec.instance = random_();
   Agent& agent = agents_.emplace_back();
@@ -18,14 +18,14 @@ void ElasticAgents::start_agent(int host, MemberSpec spec) {
   tell_member(agents_.size() - 1, MemberStart{});
 }
 
-ElasticAgents::Agent* ElasticAgents::living(int host) {
+SimulatedAgents::Agent* SimulatedAgents::living(int host) {
   for (Agent& agent : agents_) {
     if (agent.host == host && agent.is_alive && !agent.outcome) return &agent;
   }
   return nullptr;
 }
 
-std::size_t ElasticAgents::index_of(const Agent& agent) const {
+std::size_t SimulatedAgents::index_of(const Agent& agent) const {
   for (std::size_t i = 0; i < agents_.size(); ++i) {
     if (&agents_[i] == &agent) return i;
   }
@@ -34,7 +34,7 @@ std::size_t ElasticAgents::index_of(const Agent& agent) const {
 
 // --- the network
 
-void ElasticAgents::carry(Peer peer, bool is_up, std::function<void()> action) {
+void SimulatedAgents::carry(Peer peer, bool is_up, std::function<void()> action) {
   Link& link = links_[peer];
   if (link.is_cut) return;
   Way& way = is_up ? link.up : link.down;
@@ -48,7 +48,7 @@ void ElasticAgents::carry(Peer peer, bool is_up, std::function<void()> action) {
 }
 
 // While the route is cut, messages are retransmitted, in order.
-void ElasticAgents::flow(Peer peer, bool is_up) {
+void SimulatedAgents::flow(Peer peer, bool is_up) {
   Link& link = links_[peer];
   Way& way = is_up ? link.up : link.down;
   const int from = is_up ? agents_[link.agent].host : link.host;
@@ -66,13 +66,13 @@ void ElasticAgents::flow(Peer peer, bool is_up) {
   way.is_stalled = false;
 }
 
-void ElasticAgents::close_here(Peer peer) {
+void SimulatedAgents::close_here(Peer peer) {
   links_[peer].is_open_here = false;
   Agent& agent = agents_[links_[peer].agent];
   if (agent.link == peer) agent.link.reset();
 }
 
-void ElasticAgents::break_link(Agent& agent) {
+void SimulatedAgents::break_link(Agent& agent) {
   if (!agent.link) return;
   const Peer peer = *agent.link;
   const std::size_t index = index_of(agent);
@@ -86,7 +86,7 @@ void ElasticAgents::break_link(Agent& agent) {
   });
 }
 
-void ElasticAgents::send_down(Peer peer, const CoordinatorMessage& message) {
+void SimulatedAgents::send_down(Peer peer, const CoordinatorMessage& message) {
   if (!links_[peer].is_open_there) return;
   carry(peer, false, [this, peer, frame = encode(message)] {
     note(frame);
@@ -95,7 +95,7 @@ void ElasticAgents::send_down(Peer peer, const CoordinatorMessage& message) {
   });
 }
 
-void ElasticAgents::drop_link(Peer peer, const std::string& reason) {
+void SimulatedAgents::drop_link(Peer peer, const std::string& reason) {
   if (!links_[peer].is_open_there) return;
   close_there(peer);
   carry(peer, false, [this, peer, reason] {
@@ -106,7 +106,7 @@ void ElasticAgents::drop_link(Peer peer, const std::string& reason) {
 
 // --- the agents
 
-void ElasticAgents::tell_member(std::size_t agent, const MemberEvent& event) {
+void SimulatedAgents::tell_member(std::size_t agent, const MemberEvent& event) {
   Agent& self = agents_[agent];
   if (!self.is_alive || self.outcome) return;
   if (self.is_frozen) return delay(self, event);
@@ -120,7 +120,7 @@ void ElasticAgents::tell_member(std::size_t agent, const MemberEvent& event) {
   }
 }
 
-void ElasticAgents::delay(Agent& agent, const MemberEvent& event) {
+void SimulatedAgents::delay(Agent& agent, const MemberEvent& event) {
   if (std::holds_alternative<MemberTick>(event)) return;
   const bool is_of_connection =
       std::holds_alternative<Connected>(event) || std::holds_alternative<ConnectFailed>(event) ||
@@ -129,7 +129,7 @@ void ElasticAgents::delay(Agent& agent, const MemberEvent& event) {
 }
 
 // A thawed process may handle its timers before or after the messages that arrived.
-void ElasticAgents::thaw(std::size_t agent) {
+void SimulatedAgents::thaw(std::size_t agent) {
   agents_[agent].is_frozen = false;
   const auto events = std::exchange(agents_[agent].backlog, {});
   if (percent() < 50) tell_member(agent, MemberTick{});
@@ -140,7 +140,7 @@ void ElasticAgents::thaw(std::size_t agent) {
   tell_member(agent, MemberTick{});
 }
 
-void ElasticAgents::act(std::size_t agent, const Connect&) {
+void SimulatedAgents::act(std::size_t agent, const Connect&) {
   const long dial = ++agents_[agent].dial;
   later(between(0, longest_delay_ms_), [this, agent, dial] {
     Agent& self = agents_[agent];
@@ -157,7 +157,7 @@ void ElasticAgents::act(std::size_t agent, const Connect&) {
   });
 }
 
-void ElasticAgents::act(std::size_t agent, const SendToCoordinator& say) {
+void SimulatedAgents::act(std::size_t agent, const SendToCoordinator& say) {
   if (!agents_[agent].link) return;
   const Peer peer = *agents_[agent].link;
   carry(peer, true, [this, peer, frame = encode(say.message)] {
@@ -171,7 +171,7 @@ void ElasticAgents::act(std::size_t agent, const SendToCoordinator& say) {
   });
 }
 
-void ElasticAgents::act(std::size_t agent, const Disconnect&) {
+void SimulatedAgents::act(std::size_t agent, const Disconnect&) {
   ++agents_[agent].dial;
   if (!agents_[agent].link) return;
   const Peer peer = *agents_[agent].link;
@@ -182,7 +182,7 @@ void ElasticAgents::act(std::size_t agent, const Disconnect&) {
   });
 }
 
-void ElasticAgents::act(std::size_t agent, const End& end) {
+void SimulatedAgents::act(std::size_t agent, const End& end) {
   Agent& self = agents_[agent];
   require(!self.outcome, "a second outcome");
   require(!self.running, "an outcome while workers run");
@@ -191,7 +191,7 @@ void ElasticAgents::act(std::size_t agent, const End& end) {
   agent_ended(agent);
 }
 
-void ElasticAgents::kill(Agent& agent) {
+void SimulatedAgents::kill(Agent& agent) {
   agent.is_alive = false;
   agent.running.reset();
   if (agent.link) act(index_of(agent), Disconnect{});
@@ -199,7 +199,7 @@ void ElasticAgents::kill(Agent& agent) {
 
 // --- invariants
 
-std::size_t ElasticAgents::check_numbers(const std::map<std::size_t, World>& told) {
+std::size_t SimulatedAgents::check_numbers(const std::map<std::size_t, World>& told) {
   const World& any = told.begin()->second;
   const int count = static_cast<int>(told.size());
   std::map<int, std::size_t> by_rank;

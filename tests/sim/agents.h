@@ -1,6 +1,6 @@
-// The agents of a simulated elastic job: one Member per agent process, workers that fail, return or
+// The agents of a simulated job: one Member per agent process, workers that fail, return or
 // hang, and connections to the coordinator, which delay, break, fall silent and stall. Messages
-// travel as bytes. Derived classes define the coordinator: a fixed one (elastic_cluster.h) or an
+// travel as bytes. Derived classes define the coordinator: a fixed one (cluster.h) or an
 // elected one (joint_cluster.h).
 #pragma once
 
@@ -27,10 +27,11 @@ struct WorkerWeather {
   int slow_chance = 0;     // per failure: its agent notices it up to 2 s later
 };
 
-class ElasticAgents : public virtual Simulation {
+class SimulatedAgents : public virtual Simulation {
  public:
   int hangs_shown() const { return hangs_shown_; }
   int censuses_told() const { return censuses_told_; }
+  int stacks_told() const { return stacks_told_; }
 
  protected:
   using Peer = rendezvous::Peer;
@@ -81,9 +82,9 @@ class ElasticAgents : public virtual Simulation {
     Way down;
   };
 
-  ElasticAgents(const WorkerWeather& weather, int longest_delay_ms)
+  SimulatedAgents(const WorkerWeather& weather, int longest_delay_ms)
       : workers_(weather), longest_delay_ms_(longest_delay_ms) {}
-  ~ElasticAgents() = default;
+  ~SimulatedAgents() = default;
 
   // --- for derived classes
   // The host that an agent connects to, and whether a coordinator listens on a host.
@@ -135,7 +136,7 @@ class ElasticAgents : public virtual Simulation {
   }
   void act(std::size_t agent, const rendezvous::NodeQuery& query);
   void act(std::size_t agent, const rendezvous::QueryResult& result);
-  void check_census(const rendezvous::QueryResult& result);
+  void check_census(const Agent& asked, const rendezvous::QueryResult& result);
   void act(std::size_t agent, const rendezvous::ShowHang& hang);
   void act(std::size_t, const rendezvous::ShowLeftOut&) {}
   void act(std::size_t, const rendezvous::ShowFault&) {}  // simulations inject their own faults
@@ -152,6 +153,7 @@ class ElasticAgents : public virtual Simulation {
   Peer last_peer_ = 0;
   int hangs_shown_ = 0;
   int censuses_told_ = 0;
+  int stacks_told_ = 0;
 };
 
 }  // namespace drun::test

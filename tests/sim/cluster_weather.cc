@@ -1,16 +1,16 @@
-// Random faults for an elastic job.
+// Random faults.
 #include <random>
 
-#include "tests/sim/elastic_cluster.h"
+#include "tests/sim/cluster.h"
 
 namespace drun::test {
 
-ElasticWeather random_weather(std::uint32_t seed) {
+Weather random_weather(std::uint32_t seed) {
   std::mt19937 random(seed ^ 0x5eedU);
   const auto up_to = [&random](int most) {
     return static_cast<int>(random() % static_cast<unsigned>(most + 1));
   };
-  ElasticWeather weather;
+  Weather weather;
   weather.hosts = up_to(99) < 4 ? 3 + up_to(47) : 3 + up_to(4);
   weather.max_nodes = 1 + up_to(weather.hosts);
   weather.min_nodes = 1 + up_to(weather.max_nodes - 1);
@@ -32,6 +32,32 @@ ElasticWeather random_weather(std::uint32_t seed) {
   weather.hang_chance = up_to(2) == 0 ? up_to(25) : 0;
   weather.mute_chance = up_to(1) * up_to(20);
   weather.question_chance = up_to(1) * up_to(40);
+  return weather;
+}
+
+Weather fixed_weather(int nodes) {
+  Weather weather;
+  weather.hosts = weather.min_nodes = weather.max_nodes = nodes;
+  weather.is_fixed = true;
+  return weather;
+}
+
+Weather random_fixed_weather(std::uint32_t seed) {
+  std::mt19937 random(seed ^ 0xf17edU);
+  const auto in_percent = [&random](unsigned chance) { return random() % 100 < chance ? 1 : 0; };
+  Weather weather = fixed_weather(1 + static_cast<int>(random() % 6));
+  weather.failure_chance = 20;
+  weather.max_restarts = 2;
+  weather.leaves = in_percent(30);
+  weather.signal_master_chance = 10;
+  weather.kills = in_percent(30);
+  weather.kill_master_chance = 20;
+  weather.cuts = in_percent(30);
+  weather.drops = in_percent(30);
+  if (in_percent(5) == 1) weather.absent_host = static_cast<int>(random() % 6);
+  weather.hang_chance = 10;
+  weather.mute_chance = 10;
+  weather.question_chance = 20;
   return weather;
 }
 
