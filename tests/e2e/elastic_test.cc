@@ -106,6 +106,22 @@ TEST_CASE("with too few nodes left the job waits for a replacement, then fails w
   }
 }
 
+TEST_CASE("a failure in an elastic job restarts all nodes and counts as a restart") {
+  Elastic job("2:2", {"--max-restarts=1"});
+  job.start();
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/2 0"));
+  job.go(0, "[ $RANK = 1 ] && exit 7; exec sleep 600");
+  REQUIRE(job[0].prints("ready 1 0/2 1"));
+  job.go(1, "[ $RANK = 1 ] && exit 8; exec sleep 600");
+  for (const std::size_t i : {0U, 1U}) {
+    const Ended ended = job[i].wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == 8);
+    CHECK_THAT(ended.err, ContainsSubstring("1 of 1 restart used"));
+  }
+}
+
 TEST_CASE("a node whose workers fail is replaced by a spare, and all nodes report the reason") {
   Elastic job("2:2", {"--max-restarts=3", "--exclude-after=1"});
   job.start();
@@ -129,6 +145,18 @@ TEST_CASE("a node whose workers fail is replaced by a spare, and all nodes repor
     CHECK_THAT(ended.err, ContainsSubstring("its workers were the first to fail in a round "
                                             "(--exclude-after=1)"));
   }
+}
+
+TEST_CASE("when the coordinator's agent dies, the other nodes stop and report it at once") {
+  Elastic job("1:2", {"--heartbeat-timeout=60"});
+  job.start();
+  job.start();
+  REQUIRE(job[1].prints("ready 0 1/2 0"));
+  job[0].signal(SIGKILL);
+  const Ended ended = job[1].wait(20s);
+  INFO(ended.err);
+  CHECK(ended.code == 122);
+  CHECK_THAT(ended.err, ContainsSubstring(", the coordinator"));
 }
 
 TEST_CASE("a suspended agent is lost within the heartbeat timeout, and can join again") {

@@ -158,6 +158,21 @@ TEST_CASE("the dump that drun requests of a hung worker is not taken for a sign 
   CHECK_THAT(ended.err, ContainsSubstring("call 21 in 0 (default_pg): all_reduce, started"));
 }
 
+TEST_CASE("hangs are not detected by default") {
+  const Ended ended = run(shell_job({}, "[ -z \"$DRUN_HEARTBEAT_FILE\" ] && sleep 1.5"));
+  CHECK(ended.code == 0);
+}
+
+TEST_CASE("a suspended worker is reported as stopped") {
+  Running running(shell_job({kHangOption}, "echo pid $$; exec sleep 100"));
+  REQUIRE(running.prints("pid "));
+  REQUIRE(eventually([&] { return running.out().find('\n') != std::string::npos; }));
+  kill(std::atoi(running.out().c_str() + running.out().find("pid ") + 4), SIGSTOP);
+  const Ended ended = running.wait();
+  CHECK(ended.code == 123);
+  CHECK_THAT(ended.err, ContainsSubstring("stopped, no output and no CPU time"));
+}
+
 TEST_CASE("a stop reports the timeouts that PyTorch's watchdog had reported before") {
   const TemporaryDirectory directory;
   Running running(shell_job(

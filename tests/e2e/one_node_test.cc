@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
@@ -186,6 +187,25 @@ const std::string kSavesOnTerm =
     "trap 'sleep 2; echo saved >> $FILE; exit 0' TERM; echo x >> $FILE; while :; do sleep 0.01; "
     "done";
 
+TEST_CASE("one failed worker stops all others at once") {
+  const auto start = std::chrono::steady_clock::now();
+  const Ended ended = run(
+      shell_job({"--standalone", "--nproc_per_node=8"}, "[ $RANK = 5 ] && exit 3; exec sleep 600"));
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK(std::chrono::steady_clock::now() - start < test::scaled(5s));
+  CHECK_THAT(ended.err, ContainsSubstring("rank 5"));
+}
+
+TEST_CASE("a worker that ignores SIGTERM is killed after the shutdown timeout") {
+  const Ended ended =
+      run(shell_job({"--standalone", "--nproc_per_node=2", "--shutdown-timeout=1"},
+                    "[ $RANK = 1 ] && exit 3; trap '' TERM; while :; do sleep 1; done"));
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_FALSE(ended.timed_out);
+}
+
 TEST_CASE("a wrapped worker has the shutdown timeout to write its checkpoint") {
   TemporaryDirectory directory;
   Launch launch = shell_job(
@@ -275,6 +295,18 @@ TEST_CASE("the last lines before a crash are never lost") {
     if (has_line(ended.out, rank + ":20000")) ++complete;
   }
   CHECK(complete >= 1);  // the first one's failure may have stopped the others
+}
+
+TEST_CASE("lines of many workers reach the console whole") {
+  const Ended ended =
+      run(shell_job({"--standalone", "--nproc_per_node=8"}, "seq -f \"<$RANK:%g>\" 1 5000"));
+  REQUIRE(ended.code == 0);
+  for (int rank = 0; rank < 8; ++rank) {
+    for (const int line : {1, 2500, 5000}) {
+      CHECK(has_line(ended.out, "<" + std::to_string(rank) + ":" + std::to_string(line) + ">"));
+    }
+  }
+  CHECK(count(ended.out, "\n") == 40000);
 }
 
 TEST_CASE("the report contains rank, code, stderr and the error file's message") {
@@ -426,6 +458,48 @@ TEST_CASE("a second Ctrl-C kills at once") {
   const Ended ended = running.wait(10s);
   CHECK_FALSE(ended.timed_out);
   CHECK(ended.code == 130);
+}
+
+TEST_CASE("killing drun leaves no process and no file of the job") {
+  const std::string mark = "DRUN_TEST_ORPHAN=" + std::to_string(getpid());
+  const bool kills_agent = GENERATE(false, true);
+  Launch launch = shell_job({"--standalone", "--nproc_per_node=2", "--hang-timeout=600"},
+                            "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; (sleep 600 & "
+                            "sleep 600) & exec sleep 600' & "
+                            "echo file $DRUN_HEARTBEAT_FILE; echo file $TORCHELASTIC_ERROR_FILE; "
+                            "echo ready; while :; do sleep 600; done");
+  launch.environment["DRUN_TEST_ORPHAN"] = std::to_string(getpid());
+  Running running(launch);
+  REQUIRE(eventually([&] {
+    const std::string& out = running.out();
+    const std::size_t first = out.find("ready\n");
+    return first != out.npos && out.find("ready\n", first + 1) != out.npos;
+  }));
+  REQUIRE(eventually([&] { return processes_with(mark).size() >= 8; }));
+  pid_t victim = running.pid();
+  if (kills_agent) {
+    for (const pid_t pid : processes_with(mark)) {
+      const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+      if (stat.find(") ") != stat.npos &&
+          std::stoi(stat.substr(stat.find(") ") + 4)) == running.pid())
+        victim = pid;
+    }
+    REQUIRE(victim != running.pid());
+  }
+  kill(victim, SIGKILL);
+  CHECK(eventually([&] { return processes_with(mark).empty(); }, 15s));
+  const Ended ended = running.wait();
+  CHECK(ended.code == 137);
+  std::istringstream lines(ended.out);
+  int files = 0;
+  for (std::string word, file; lines >> word;) {
+    if (word != "file" || !(lines >> file)) continue;
+    ++files;
+    CHECK(eventually([&, directory = std::filesystem::path(file).parent_path()] {
+      return !std::filesystem::exists(directory);
+    }));
+  }
+  CHECK(files == 4);
 }
 
 TEST_CASE("a program that fails three times in the same way is not restarted again") {

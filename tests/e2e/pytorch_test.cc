@@ -42,6 +42,16 @@ Launch torch_job(const std::string& python, const Words& options, const Words& a
 
 }  // namespace
 
+TEST_CASE("a PyTorch program runs unmodified on one node") {
+  for (const std::string& python : torch_pythons()) {
+    const Ended ended = run(torch_job(python, {"--standalone", "--nproc_per_node=2"}), 250s);
+    INFO(python << "\n" << ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(ended.out, ContainsSubstring("rank 0 of 2 restarts 0 sum 3\n") &&
+                              ContainsSubstring("rank 1 of 2 restarts 0 sum 3\n"));
+  }
+}
+
 TEST_CASE("a PyTorch program runs on three nodes, by env:// and by tcp://") {
   for (const std::string& python : torch_pythons()) {
     for (const bool uses_tcp : {false, true}) {

@@ -50,6 +50,24 @@ TEST_CASE("a job whose workers all return succeeds on every node, and the coordi
   CHECK(cluster.until([&] { return cluster.is_finished; }));
 }
 
+TEST_CASE("a failure on one node stops the others, and all report the same complete root cause") {
+  TestCluster cluster(3);
+  cluster.add_all();
+  REQUIRE(cluster.until_round(0));
+  cluster.agents[1]->fail();
+  REQUIRE(cluster.until_all_ended());
+  CHECK(cluster.agents[0]->stops == std::vector<int>{0});
+  CHECK(cluster.agents[1]->stops.empty());
+  CHECK(cluster.agents[2]->stops == std::vector<int>{0});
+  for (auto& agent : cluster.agents) {
+    CHECK(agent->outcome == cluster.agents[0]->outcome);
+    const auto& failures = std::get<WorkersFailed>(agent->outcome->ending).failures;
+    REQUIRE(failures.size() == 1);
+    CHECK(failures[0].rank == 2);
+    CHECK(failures[0].stderr_tail == std::vector<std::string>{"the last line"});
+  }
+}
+
 TEST_CASE("the root cause is the first failure by steady clocks, on every node") {
   TestCluster cluster(3);
   cluster.add_all();
@@ -197,6 +215,61 @@ TEST_CASE("a second node 0 at another address finds the first, and both report t
   CHECK(cluster.log.has("refused node 0 (b)"));
 }
 
+TEST_CASE("a node that is killed is lost to all the others") {
+  TestCluster cluster(3);
+  cluster.add_all();
+  REQUIRE(cluster.until_round(0));
+  cluster.agents[2]->client.close();
+  REQUIRE(cluster.until([&] { return cluster.agents[0]->outcome && cluster.agents[1]->outcome; }));
+  CHECK(cluster.agents[1]->outcome->ending ==
+        Ending(NodeLost{2, "host2", false, "its connection closed"}));
+  CHECK(cluster.agents[1]->outcome == cluster.agents[0]->outcome);
+}
+
+TEST_CASE("if the coordinator dies, its members end after their workers have stopped") {
+  TestCluster cluster(2);
+  cluster.add_all();
+  REQUIRE(cluster.until_round(0));
+  cluster.agents[1]->stops_at_once = false;
+  cluster.server.reset();
+  REQUIRE(cluster.until([&] { return !cluster.agents[1]->stops.empty(); }));
+  CHECK_FALSE(cluster.agents[1]->outcome.has_value());
+  cluster.agents[1]->client.report_stopped(0, {});
+  REQUIRE(cluster.until_all_ended());
+  CHECK(std::get<NodeLost>(cluster.agents[1]->outcome->ending).is_coordinator);
+}
+
+TEST_CASE("a signal to one agent ends the job on all nodes") {
+  TestCluster cluster(3);
+  cluster.add_all();
+  REQUIRE(cluster.until_round(0));
+  cluster.agents[1]->client.interrupt(15);
+  REQUIRE(cluster.until_all_ended());
+  for (auto& agent : cluster.agents) {
+    CHECK(agent->outcome->ending == Ending(Interrupted{15, 1, "host1"}));
+    CHECK(agent->stops == std::vector<int>{0});
+  }
+}
+
+TEST_CASE("a job with missing nodes fails at the join timeout and names them") {
+  JoinSpec spec;
+  spec.join_timeout = 300ms;
+  TestCluster cluster(3, spec);
+  cluster.add(1);
+  REQUIRE(cluster.until_all_ended());
+  CHECK_THAT(cluster.agents[0]->error(),
+             ContainsSubstring("node 0, node 2 missing (joined: node 1 (host1))"));
+  CHECK(cluster.until([&] { return cluster.is_finished; }));
+}
+
+TEST_CASE("the error about a port in use names the port") {
+  TestCluster cluster(1);
+  asio::io_context io(1);
+  const auto second = rendezvous::Server::open(io, join_spec(0, 1, cluster.port()), Log(), [] {});
+  REQUIRE_FALSE(second.has_value());
+  CHECK_THAT(second.error().message, ContainsSubstring(std::to_string(cluster.port())));
+}
+
 TEST_CASE("if a worker hosts the store, the port serves members only") {
   JoinSpec spec;
   spec.store_host = StoreHost::Worker;
@@ -208,6 +281,26 @@ TEST_CASE("if a worker hosts the store, the port serves members only") {
   cluster.add(0);
   REQUIRE(cluster.until_round(0));
   CHECK_FALSE(cluster.agents[0]->world->use_agent_store);
+}
+
+TEST_CASE("nodes can connect over IPv6") {
+  JoinSpec coordinator;
+  coordinator.master_addr = "::1";
+  TestCluster cluster(2, coordinator);
+  error_code ec;
+  tcp::socket probe(cluster.io);
+  probe.connect({asio::ip::make_address("::1"), cluster.port()}, ec);
+  if (ec) {
+    WARN("skipped: no IPv6 loopback on this machine: " + ec.message());
+    return;
+  }
+  cluster.add(0);
+  JoinSpec spec = join_spec(1, 2, cluster.port());
+  spec.endpoint.host = "::1";
+  spec.master_addr = "::1";
+  cluster.add(spec);
+  REQUIRE(cluster.until_round(0));
+  CHECK(cluster.agents[1]->world->master_addr == "::1");
 }
 
 TEST_CASE(
