@@ -17,7 +17,7 @@ import unittest
 # Runs a command with a directory as the root of its file system, with this machine's devices and processes.
 INSIDE = 'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
 # Optional libraries, which belong to the drivers of GPUs and networks and to the programs that use them.
-OF_HARDWARE = {"libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1", "libucp.so.0"}
+OF_HARDWARE = {"libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1", "libucp.so.0", "libucs.so.0"}
 # Packages that every Debian system has, because apt needs them.
 ALWAYS_THERE = {"libc6", "libgcc-s1"}
 
