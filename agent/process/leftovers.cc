@@ -30,10 +30,10 @@ bool is_alive(const ProcessStat& process) { return process.state != 'Z' && proce
 // A process inherits its worker's environment; /proc shows the one it was started with.
 std::optional<int> rank_of(int pid) {
   constexpr std::string_view kName = "RANK=";
-  constexpr std::size_t kMostBytes = 256 * 1024;
+  constexpr std::size_t kMostEnvironmentBytes = 256 * 1024;
   std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
   std::string entry;
-  for (std::size_t bytes = 0; bytes < kMostBytes && std::getline(file, entry, '\0');) {
+  for (std::size_t bytes = 0; bytes < kMostEnvironmentBytes && std::getline(file, entry, '\0');) {
     bytes += entry.size() + 1;
     if (!entry.starts_with(kName)) continue;
     return whole_number<int>(std::string_view(entry).substr(kName.size()));
