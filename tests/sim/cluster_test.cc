@@ -112,7 +112,7 @@ TEST_CASE("links that break or fall silent never cause different outcomes") {
 
 TEST_CASE("hung workers are detected and use up restarts as failures do") {
   Weather weather = fixed_weather(GENERATE(1, 4));
-  weather.hang_chance = 30;
+  weather.hang_chance = 50;
   weather.max_restarts = 2;
   weather.mute_chance = GENERATE(0, 20);
   const Tally tally = run_many(weather, 500);
