@@ -318,7 +318,8 @@ class MovedParts final : public Algorithm {
 
   void keep_own() const {
     const auto part = moves_.received_from(own_);
-    copy_bytes(part.data, moves_.sent_to(own_).data, part.size_bytes);
+    const std::byte* const own = moves_.sent_to(own_).data;
+    if (own != nullptr) copy_bytes(part.data, own, part.size_bytes);
   }
 
   Rounds& rounds_;
