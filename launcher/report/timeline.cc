@@ -26,7 +26,7 @@ constexpr std::size_t kMostWords = 256;
 constexpr std::size_t kMostTextBytes = std::size_t{8} << 10;
 constexpr std::size_t kMostTailLines = 20;
 constexpr std::size_t kMostStackTextLines = 1000;
-constexpr std::size_t kMostHangs = 16;  // whose stacks are kept
+constexpr std::size_t kMostHangs = 16;  // with stacks
 constexpr std::size_t kMostFailures = 16;
 constexpr double kLongest = 1e9;
 

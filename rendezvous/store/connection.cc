@@ -173,7 +173,7 @@ constexpr Greeting kAll[] = {Greeting::ValidateAndPing, Greeting::Validate, Gree
 // A legacy server reads VALIDATE as a SET whose key length is the magic number and the next four
 // bytes. They must make the length so large that the allocation fails: the server then closes at
 // once, instead of clearing gigabytes and waiting for a key. This nonce has that effect, and so
-// have four CANCEL_WAITs, each of which other servers answer with a 1, with or without a wait.
+// have four CANCEL_WAITs. Other servers answer each of them with a 1, with or without a wait.
 constexpr std::uint32_t kNonce = 0xFFFFFFFF;
 constexpr int kCancels = 4;
 

@@ -1,4 +1,4 @@
-// What a program sees of UCX's errors: where its library is unusable, and where a rank is lost.
+// Errors of UCX as a program sees them: an unusable library, and a lost rank.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -212,7 +212,7 @@ TEST_CASE("a receive that waits on two transports gets one message, and the othe
 
   const auto waiting = arrival(1, 7);
   REQUIRE(two.keep(waiting));
-  CHECK(two.post(&same) == nullptr);  // its message has come on the other one
+  CHECK(two.post(&same) == nullptr);  // its message arrived on the other one
   Receive last = receive(std::nullopt, 7);
   CHECK(two.post(&last) == waiting);
 }

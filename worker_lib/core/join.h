@@ -50,7 +50,7 @@ struct GroupParts {
   std::unique_ptr<Backend> backend = nullptr;
 };
 
-// What a backend of the group gets. Its store is a part of the group's.
+// The context of a backend of the group. Its store is a part of the group's.
 BackendContext context_of(const GroupParts& parts, Deadline deadline);
 
 // Connects the backend of a group with these parts. `split_off`: from the parent group's backend.

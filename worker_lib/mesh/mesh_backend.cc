@@ -32,7 +32,7 @@ std::uint64_t header_slot(int tag) {
 }
 std::uint64_t payload_slot(std::uint64_t number) { return make_slot(Traffic::Payload, number); }
 
-// A hash of which every bit depends on all bits of both arguments. Source: SplitMix64 by Steele,
+// A hash: every bit depends on all bits of both arguments. Source: SplitMix64 by Steele,
 // Lea and Flood.
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   std::uint64_t x = hash * 0x9e3779b97f4a7c15 + value + 0x9e3779b97f4a7c15;

@@ -58,7 +58,7 @@ struct EarlyMessage {
 
 // --- Failures
 
-// What a rank knows about the end of another one.
+// A rank's knowledge of the end of another one.
 struct PeerEnd {
   std::string why{};     // the connection's error
   bool is_told = false;  // tell_lost() has named the rank

@@ -257,7 +257,7 @@ class NodeBackend final : public Backend {
     return layout_.node_of(rank_) == root_node(call);
   }
 
-  // Those of which this rank is a part.
+  // Those that include this rank.
   std::vector<const Member*> members() const {
     std::vector<const Member*> all;
     for (const Member* member : {&all_, &node_, &rail_}) {
