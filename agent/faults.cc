@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "agent/numbers.h"
 #include "rendezvous/base/text.h"
 
 namespace drun {
@@ -21,11 +22,8 @@ Error wrong(std::string_view fault, std::string_view part, const std::string& re
 
 template <typename Number>
 std::optional<Number> number_of(std::string_view text, Number least, Number most) {
-  Number number{};
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc() || end != text.data() + text.size() || number < least || number > most)
-    return std::nullopt;
-  return number;
+  const auto number = agent::whole_number<Number>(text);
+  return number && *number >= least && *number <= most ? number : std::nullopt;
 }
 
 // "20s", "500ms", "2m", "1h", "20", "1.5s".
@@ -295,7 +293,7 @@ std::vector<DueFault> FaultSchedule::take_due(Time now) {
   return due;
 }
 
-void FaultSchedule::told(std::string_view text, Time now) {
+void FaultSchedule::on_announced(std::string_view text, Time now) {
   for (std::size_t i = 0; i < plan_.faults.size(); ++i)
     if (plan_.faults[i].text == text) states_[i] = FaultState::Past;
   if (!plan_.random || !job_began_ || !text.starts_with(plan_.random->text)) return;

@@ -93,10 +93,10 @@ class FaultSchedule {
   // `first_round`: the number of the first round that runs the program.
   void begin_round(const World& world, int first_round, Time now);
   void end_round() { world_.reset(); }
-  // The faults that are due. Returns each fault once per round, until told() about it.
+  // The faults that are due. Returns each fault once per round, until on_announced().
   std::vector<DueFault> take_due(Time now);
   // A node of the job (possibly this one) injects the fault with that text.
-  void told(std::string_view text, Time now);
+  void on_announced(std::string_view text, Time now);
   // When the next fault is due; absent: not in this round.
   std::optional<Time> deadline() const;
 

@@ -88,6 +88,10 @@ void add_read(Diagnosis& diagnosis, const Read& read) {
                           : evidence_text(rank_words(*read.failure) + ": " + read.text.line));
 }
 
+std::string place_line(const Read& read) {
+  return rank_words(*read.failure) + ": " + read.text.collective + " at " + read.text.place;
+}
+
 struct Verdict {
   FaultClass fault;
   std::string summary;
@@ -211,9 +215,7 @@ Diagnosis desync_from(const Read& read, const std::vector<Read>& all) {
   }
   add_read(diagnosis, read);
   for (const Read& each : all)
-    if (!each.text.place.empty())
-      add_line(diagnosis,
-               rank_words(*each.failure) + ": " + each.text.collective + " at " + each.text.place);
+    if (!each.text.place.empty()) add_line(diagnosis, place_line(each));
   return diagnosis;
 }
 
@@ -399,104 +401,127 @@ std::optional<Diagnosis> by_stacks(const std::vector<Read>& all, int world_size)
   return diagnosis;
 }
 
-// All failures are of ranks that waited for others: no rank had ended before.
-Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
-  RankRanges named;
-  RankRanges reported;
+// The texts of ranks that waited for others, as a whole.
+struct WaitingTexts {
+  const Failure* first = nullptr;
+  RankRanges reported{};     // the ranks of the texts
+  RankRanges named{};        // missing, by these texts
+  RankRanges named_peers{};  // by any text
+  CallGroups calls{};        // by the collective and its place
+  std::string where{};       // the collective of the first text; empty: not known
+  bool has_waited = false;
+  bool differ = false;  // in the collective or its place
+  bool could_not_connect = false;
+};
+
+WaitingTexts waiting_texts_of(const std::vector<Read>& all) {
+  WaitingTexts texts{.first = all.front().failure, .where = all.front().text.collective};
   std::set<std::string> collectives;
   std::set<std::string> places;
-  std::size_t waited = 0;
-  std::size_t unconnected = 0;
   for (const Read& each : all) {
-    reported.push_back({each.failure->rank, each.failure->rank});
-    const bool is_missing = each.text.sign == Sign::MissingRank;
-    if (is_missing) named.insert(named.end(), each.text.named.begin(), each.text.named.end());
-    if (is_missing || each.text.sign == Sign::Waited) ++waited;
-    if (each.text.sign == Sign::NoConnection) ++unconnected;
-    if (!each.text.collective.empty()) collectives.insert(each.text.collective);
-    if (!each.text.place.empty()) places.insert(each.text.place);
+    const ErrorText& text = each.text;
+    const RankRange rank{each.failure->rank, each.failure->rank};
+    texts.reported.push_back(rank);
+    const bool is_missing = text.sign == Sign::MissingRank;
+    if (is_missing) texts.named.insert(texts.named.end(), text.named.begin(), text.named.end());
+    texts.named_peers.insert(texts.named_peers.end(), text.named.begin(), text.named.end());
+    texts.has_waited = texts.has_waited || is_missing || text.sign == Sign::Waited;
+    texts.could_not_connect = texts.could_not_connect || text.sign == Sign::NoConnection;
+    if (!text.place.empty()) places.insert(text.place);
+    if (text.collective.empty()) continue;
+    collectives.insert(text.collective);
+    texts.calls[text.collective + (text.place.empty() ? "" : " at " + text.place)].push_back(rank);
   }
-  normalize(named);
-  normalize(reported);
-  const Read& first = all.front();
-  const auto add_all = [&all](Diagnosis& diagnosis) {
-    for (const Read& each : all) {
-      if (!each.text.place.empty() && diagnosis.evidence.size() + 1 < kMostEvidenceLines)
-        add_line(diagnosis, rank_words(*each.failure) + ": " + each.text.collective + " at " +
-                                each.text.place);
-    }
-    for (const Read& each : all) add_read(diagnosis, each);
-  };
-  Diagnosis diagnosis;
+  texts.differ = collectives.size() > 1 || places.size() > 1;
+  for (RankRanges* ranks : {&texts.reported, &texts.named, &texts.named_peers}) normalize(*ranks);
+  return texts;
+}
+
+Diagnosis of_named(const WaitingTexts& texts) {
+  // A rank that reported itself was late, or in another call.
+  const RankRanges silent = difference(texts.named, texts.reported);
+  const RankRanges& ranks = silent.empty() ? texts.named : silent;
+  return {.fault = FaultClass::MissingRank,
+          .ranks = ranks,
+          .summary = signs_missing_words(ranks) + (texts.where.empty() ? "" : " in " + texts.where),
+          .advice =
+              "look for what delays that rank: uneven work, storage, or another call; "
+              "--hang-timeout shows its stack"};
+}
+
+Diagnosis of_unnamed(const WaitingTexts& texts, int world_size) {
+  const RankRanges world = world_size > 0 ? RankRanges{{0, world_size - 1}} : RankRanges();
+  const RankRanges others = difference(world, texts.reported);
+  // If few ranks have reported it, the others may only have had no time to report.
+  const bool is_telling = !others.empty() && count_of(others) <= count_of(texts.reported);
+  const std::string where = texts.where.empty() ? "a collective" : texts.where;
+  return {.fault = FaultClass::MissingRank,
+          .ranks = is_telling ? others : RankRanges(),
+          .summary = is_telling
+                         ? signs_missing_words(others) + " in " + where + ", or made another call"
+                         : rank_words(*texts.first) + " waited too long in " + where +
+                               "; it is not known for which rank",
+          .advice =
+              "run with --hang-timeout below the timeout of the collective, which shows the "
+              "rank that the others wait for"};
+}
+
+Diagnosis of_connections(const WaitingTexts& texts) {
+  return {.fault = FaultClass::Network,
+          // A text may name the peer: it may have ended with success, or not been reported.
+          .ranks = texts.named_peers,
+          .summary = texts.could_not_connect
+                         ? rank_words(*texts.first) + " could not connect"
+                         : "a connection was lost, and no worker had ended before",
+          .restart_helps = RestartHelps::Yes,
+          .advice =
+              "check the network between the nodes: drun doctor finds firewalls and slow "
+              "links"};
+}
+
+// All failures are of ranks that waited for others: no rank had ended before.
+Diagnosis of_waiting(const std::vector<Read>& all, int world_size) {
+  WaitingTexts texts = waiting_texts_of(all);
+  Diagnosis diagnosis = !texts.named.empty() ? of_named(texts)
+                        : !texts.has_waited  ? of_connections(texts)
+                        : texts.differ       ? desync_of(texts.calls, " waited in ", " waited in ")
+                                             : of_unnamed(texts, world_size);
   diagnosis.adds_to_headline = true;
-  if (!named.empty()) {
-    // A rank that reported itself was late, or in another call.
-    const RankRanges silent = difference(named, reported);
-    diagnosis.fault = FaultClass::MissingRank;
-    diagnosis.ranks = silent.empty() ? named : silent;
-    diagnosis.summary = signs_missing_words(diagnosis.ranks) +
-                        (first.text.collective.empty() ? "" : " in " + first.text.collective);
-    diagnosis.advice =
-        "look for what delays that rank: uneven work, storage, or another call; "
-        "--hang-timeout shows its stack";
-  } else if (waited > 0 && (collectives.size() > 1 || places.size() > 1)) {
-    CallGroups groups;
-    for (const Read& each : all) {
-      const std::string place = each.text.place.empty() ? "" : " at " + each.text.place;
-      if (!each.text.collective.empty())
-        groups[each.text.collective + place].push_back({each.failure->rank, each.failure->rank});
-    }
-    diagnosis = desync_of(groups, " waited in ", " waited in ");
-    diagnosis.adds_to_headline = true;
-  } else if (waited > 0) {
-    diagnosis.fault = FaultClass::MissingRank;
-    const RankRanges world = world_size > 0 ? RankRanges{{0, world_size - 1}} : RankRanges();
-    const RankRanges others = difference(world, reported);
-    // If few ranks have reported it, the others may only have had no time to report.
-    const bool is_telling = !others.empty() && count_of(others) <= count_of(reported);
-    if (is_telling) diagnosis.ranks = others;
-    const std::string where =
-        first.text.collective.empty() ? "a collective" : first.text.collective;
-    diagnosis.summary =
-        is_telling ? signs_missing_words(others) + " in " + where + ", or made another call"
-                   : rank_words(*first.failure) + " waited too long in " + where +
-                         "; it is not known for which rank";
-    diagnosis.advice =
-        "run with --hang-timeout below the timeout of the collective, which shows "
-        "the rank that the others wait for";
-  } else {
-    diagnosis.fault = FaultClass::Network;
-    diagnosis.summary = unconnected > 0 ? rank_words(*first.failure) + " could not connect"
-                                        : "a connection was lost, and no worker had ended before";
-    diagnosis.restart_helps = RestartHelps::Yes;
-    diagnosis.advice =
-        "check the network between the nodes: drun doctor finds firewalls and "
-        "slow links";
-    // A text may name the peer: it may have ended with success, or not been reported.
-    for (const Read& each : all)
-      diagnosis.ranks.insert(diagnosis.ranks.end(), each.text.named.begin(), each.text.named.end());
-    normalize(diagnosis.ranks);
-  }
-  add_all(diagnosis);
+  for (const Read& each : all)
+    if (!each.text.place.empty() && diagnosis.evidence.size() + 1 < kMostEvidenceLines)
+      add_line(diagnosis, place_line(each));
+  for (const Read& each : all) add_read(diagnosis, each);
   return diagnosis;
+}
+
+Diagnosis of_hang(const WorkersFailed& failed, const Outcome& outcome, const Observations& seen) {
+  RankRanges suspects;
+  for (const Failure& failure : failed.failures)
+    if (std::holds_alternative<Hung>(failure.status))
+      suspects.push_back({failure.rank, failure.rank});
+  normalize(suspects);
+  const Evidence stacks =
+      seen.stacks ? *seen.stacks : read_evidence(failed.failures.front().traceback);
+  Diagnosis diagnosis = diagnose_hang(stacks, suspects, outcome.world_size);
+  const bool knows_calls = seen.calls && seen.calls->fault != FaultClass::None;
+  if (knows_calls && diagnosis.fault != FaultClass::Hardware) return *seen.calls;
+  diagnosis.adds_to_headline = diagnosis.fault != FaultClass::Hang || diagnosis.ranks != suspects;
+  return diagnosis;
+}
+
+void mark_injected(Diagnosis& diagnosis, const Failure& cause) {
+  diagnosis.evidence.insert(diagnosis.evidence.begin(),
+                            evidence_text("injected by --inject (" + cause.injected + ")"));
+  if (diagnosis.evidence.size() > kMostEvidenceLines) diagnosis.evidence.pop_back();
+  diagnosis.restart_helps = RestartHelps::Yes;
+  diagnosis.advice = "none needed: --inject caused this failure";
+  diagnosis.adds_to_headline = false;
 }
 
 Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
                       const Observations& seen) {
   const Failure& root = failed.failures.front();
-  const bool knows_calls = seen.calls && seen.calls->fault != FaultClass::None;
-  if (std::holds_alternative<Hung>(root.status)) {
-    RankRanges suspects;
-    for (const Failure& failure : failed.failures)
-      if (std::holds_alternative<Hung>(failure.status))
-        suspects.push_back({failure.rank, failure.rank});
-    normalize(suspects);
-    Diagnosis diagnosis = diagnose_hang(seen.stacks ? *seen.stacks : read_evidence(root.traceback),
-                                        suspects, outcome.world_size);
-    if (knows_calls && diagnosis.fault != FaultClass::Hardware) return *seen.calls;
-    diagnosis.adds_to_headline = diagnosis.fault != FaultClass::Hang || diagnosis.ranks != suspects;
-    return diagnosis;
-  }
+  if (std::holds_alternative<Hung>(root.status)) return of_hang(failed, outcome, seen);
   std::optional<std::chrono::milliseconds> ran = seen.round_ran;
   if (!ran && outcome.restarts == 0 && outcome.duration.count() > 0) ran = outcome.duration;
   std::vector<Read> reads;
@@ -519,22 +544,15 @@ Diagnosis of_failures(const WorkersFailed& failed, const Outcome& outcome,
   const bool has_waited = std::any_of(reads.begin(), reads.end(), [](const Read& read) {
     return read.text.sign == Sign::Waited || read.text.sign == Sign::MissingRank;
   });
-  if (cause == reads.end() && has_waited && knows_calls) return *seen.calls;
-  if (cause == reads.end() && has_waited)
+  if (cause == reads.end() && has_waited) {
+    if (seen.calls && seen.calls->fault != FaultClass::None) return *seen.calls;
     if (std::optional<Diagnosis> found = by_stacks(reads, outcome.world_size))
       return *std::move(found);
+  }
   if (cause == reads.end()) return of_waiting(reads, outcome.world_size);
   Diagnosis diagnosis =
       of_gpu != nullptr ? by_kernel_log(*cause) : by_texts(*cause, reads, is_soon(ran));
-  if (!cause->failure->injected.empty()) {
-    diagnosis.evidence.insert(
-        diagnosis.evidence.begin(),
-        evidence_text("injected by --inject (" + cause->failure->injected + ")"));
-    if (diagnosis.evidence.size() > kMostEvidenceLines) diagnosis.evidence.pop_back();
-    diagnosis.restart_helps = RestartHelps::Yes;
-    diagnosis.advice = "none needed: --inject caused this failure";
-    diagnosis.adds_to_headline = false;
-  }
+  if (!cause->failure->injected.empty()) mark_injected(diagnosis, *cause->failure);
   if (cause != reads.begin()) {
     diagnosis.adds_to_headline = true;
     add_line(diagnosis, evidence_text(rank_words(root) + ", its peer: " + reads.front().text.line));

@@ -580,70 +580,91 @@ std::vector<std::string> error_in(const std::vector<std::string_view>& lines,
   return error;
 }
 
-}  // namespace
-
-ErrorText read_error_text(const Failure& failure) {
+// In the order in which they were written. The returned lines refer to `failure`.
+std::vector<std::string_view> lines_of(const Failure& failure) {
   std::vector<std::string_view> lines;
   const bool has_hung = std::holds_alternative<Hung>(failure.status);
   if (!has_hung) add_end_of(lines, parts_of(failure.traceback).traceback);
-  std::vector<std::string_view> tail;
-  std::size_t bytes = 0;
-  for (auto line = failure.stderr_tail.rbegin(); line != failure.stderr_tail.rend(); ++line) {
-    bytes += line->size() + 1;
-    if (bytes > 2 * kMostReadBytes || tail.size() >= kMostReadLines) break;
-    tail.push_back(*line);
+  std::size_t first = failure.stderr_tail.size();
+  for (std::size_t bytes = 0; first > 0 && failure.stderr_tail.size() - first < kMostReadLines;
+       --first) {
+    bytes += failure.stderr_tail[first - 1].size() + 1;
+    if (bytes > 2 * kMostReadBytes) break;
   }
-  for (auto line = tail.rbegin(); line != tail.rend(); ++line) add_end_of(lines, *line);
+  for (; first < failure.stderr_tail.size(); ++first) add_end_of(lines, failure.stderr_tail[first]);
   if (!has_hung) add_end_of(lines, failure.message);  // last: it is the error
   remove_ignored_exceptions(lines);
+  return lines;
+}
 
-  // The error that ended the program: from the last exception on, or the last lines. A signal
-  // other than SIGABRT does not come from an exception that was logged before.
-  const auto* killed = std::get_if<Killed>(&failure.status);
-  const bool is_signal = killed != nullptr && killed->signal != SIGABRT;
-  std::size_t first = lines.size();
+// The error that ended the program: from the last exception on, or the last lines.
+struct EndingError {
+  std::size_t first = 0;
   bool is_exception = false;
-  bool is_chain = false;
-  for (std::size_t i = is_signal && lines.size() > 5 ? lines.size() - 5 : 0; i < lines.size();
-       ++i) {
-    if (is_exception_line(lines[i])) {
-      first = i;
-      is_exception = true;
-    }
-    is_chain = is_chain || is_in(lines[i], "exception was the direct cause of the following") ||
-               is_in(lines[i], "another exception occurred:");
+  bool is_chain = false;  // it came from an exception before it
+};
+
+EndingError ending_error_of(const std::vector<std::string_view>& lines, const ExitStatus& status) {
+  constexpr std::size_t kLastLines = 5;
+  const std::size_t last_lines = lines.size() > kLastLines ? lines.size() - kLastLines : 0;
+  // A signal other than SIGABRT does not come from an exception that was logged before.
+  const auto* killed = std::get_if<Killed>(&status);
+  const bool is_signal = killed != nullptr && killed->signal != SIGABRT;
+  EndingError error{.first = last_lines};
+  for (std::size_t i = is_signal ? last_lines : 0; i < lines.size(); ++i) {
+    if (is_exception_line(lines[i]))
+      error = {.first = i, .is_exception = true, .is_chain = error.is_chain};
+    error.is_chain = error.is_chain ||
+                     is_in(lines[i], "exception was the direct cause of the following") ||
+                     is_in(lines[i], "another exception occurred:");
   }
-  if (is_exception)
-    lines.erase(
-        std::remove_if(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(), is_warning),
-        lines.end());
-  else
-    first = lines.size() > 5 ? lines.size() - 5 : 0;
+  // NCCL's warnings precede its error.
+  error.is_chain =
+      error.is_chain || (error.is_exception && is_in(lines[error.first], "NCCL error in"));
+  return error;
+}
+
+FoundSign sign_of(const std::vector<std::string_view>& lines, const EndingError& error) {
+  FoundSign sign = find_strong(lines, error.first);
+  // An earlier text is the cause only of an exception that came from it, or of an end without one.
+  if (!sign && (error.is_chain || !error.is_exception)) sign = find_strong(lines, 0);
+  return sign ? sign : find_in(lines, error.first, kWeakTexts);
+}
+
+// Processes of a DataLoader pass tensors over sockets of Python's multiprocessing.
+bool is_from_multiprocessing(const std::vector<std::string_view>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
+    return is_in(line, "/multiprocessing/resource_sharer.py") ||
+           is_in(line, "/torch/multiprocessing/reductions.py");
+  });
+}
+
+}  // namespace
+
+ErrorText read_error_text(const Failure& failure) {
+  std::vector<std::string_view> lines = lines_of(failure);
+  const EndingError error = ending_error_of(lines, failure.status);
+  const auto first = static_cast<std::ptrdiff_t>(error.first);
+  if (error.is_exception)
+    lines.erase(std::remove_if(lines.begin() + first, lines.end(), is_warning), lines.end());
   ErrorText found;
   find_call(found, lines);
-  found.is_exception = is_exception;
-  found.names_gpu = std::any_of(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(),
+  found.is_exception = error.is_exception;
+  found.names_gpu = std::any_of(lines.begin() + first, lines.end(),
                                 [](std::string_view line) { return is_any_in(line, kGpuWords); });
-  FoundSign sign = find_strong(lines, first);
-  // An earlier text is the cause only of an exception that came from it, or of an end without one.
-  // NCCL's warnings precede its error.
-  is_chain = is_chain || (is_exception && is_in(lines[first], "NCCL error in"));
-  if (!sign && (is_chain || !is_exception)) sign = find_strong(lines, 0);
-  if (!sign) sign = find_in(lines, first, kWeakTexts);
-  // Processes of a DataLoader pass tensors over sockets of Python's multiprocessing.
-  const bool is_from_multiprocessing =
-      std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
-        return is_in(line, "/multiprocessing/resource_sharer.py") ||
-               is_in(line, "/torch/multiprocessing/reductions.py");
-      });
-  if (!sign && !is_exception && (is_from_multiprocessing || ends_in_data_loader(lines)))
-    found.sign = Sign::DataLoaderWorker;
-  found.error = error_in(lines, is_exception ? std::optional(first) : std::nullopt, sign);
+  const FoundSign sign = sign_of(lines, error);
+  const bool is_of_loading = is_from_multiprocessing(lines);
+  found.error =
+      error_in(lines, error.is_exception ? std::optional(error.first) : std::nullopt, sign);
   if (!found.error.empty()) found.line = evidence_text(found.error.front());
-  if (!sign) return found;
+  if (!sign) {
+    if (!error.is_exception && (is_of_loading || ends_in_data_loader(lines)))
+      found.sign = Sign::DataLoaderWorker;
+    return found;
+  }
   found.sign = sign->first;
   found.line = evidence_text(sign->second);
-  if (is_from_multiprocessing && (found.sign == Sign::PeerLost || found.sign == Sign::NoConnection))
+  if (is_of_loading && (found.sign == Sign::PeerLost || found.sign == Sign::NoConnection))
     found.sign = Sign::DataLoaderWorker;
   const bool blames = found.sign == Sign::MissingRank || found.sign == Sign::PeerLost ||
                       found.sign == Sign::SharedGpu;

@@ -434,10 +434,8 @@ bool is_every_rank_in_collective(const Evidence& evidence, const RankRanges& oth
 Evidence read_evidence(std::string_view text) {
   Evidence evidence;
   std::size_t count = 0;
-  while (!text.empty() && ++count <= kMostEvidenceTextLines) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (const std::string_view line : split(text, '\n')) {
+    if (++count > kMostEvidenceTextLines) break;
     if (line.starts_with("  ")) {
       if (!evidence.groups.empty() && evidence.groups.back().lines.size() < kMostStackLines)
         evidence.groups.back().lines.emplace_back(line.substr(2, kStackLineBytes));
@@ -468,120 +466,167 @@ Evidence read_evidence(std::string_view text) {
   return evidence;
 }
 
-Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, int world_size) {
-  std::vector<Placed> placed;
-  for (const StackGroup& group : evidence.groups)
-    if (!group.ranks.empty()) placed.push_back({&group, position_of(group)});
-  const bool is_counted = std::any_of(placed.begin(), placed.end(),
+namespace {
+
+// A hang, as the positions of its ranks show it.
+struct Hang {
+  std::vector<Placed> placed{};
+  RankRanges suspects{};
+  int world_size = 0;
+  // The call that most ranks wait in, by count where it is known.
+  std::string op{};  // empty: not known
+  std::optional<std::uint64_t> number{};
+  RankRanges waiting{};   // in that call, or probably in one
+  bool is_known = false;  // that they are in a collective
+};
+
+RankRanges ranks_at(const Hang& hang, Position position) {
+  return ranks_at(hang.placed,
+                  [position](const Placed& each) { return each.at.position == position; });
+}
+
+bool is_behind(const Hang& hang, const Placed& placed) {
+  return placed.at.position == Position::Collective && placed.at.number && hang.number &&
+         *placed.at.number < *hang.number;
+}
+
+void find_waiting(Hang& hang) {
+  const bool is_counted = std::any_of(hang.placed.begin(), hang.placed.end(),
                                       [](const Placed& each) { return each.at.is_awaited; });
   // Where counts show the late ranks, one that computes may wait: CUDA and NCCL wait busily.
-  for (Placed& each : placed)
+  for (Placed& each : hang.placed)
     if (is_counted && each.at.is_guessed && !each.at.is_awaited) each.at.position = Position::Waits;
-  const auto at = [&placed](Position position) {
-    return ranks_at(placed,
-                    [position](const Placed& each) { return each.at.position == position; });
-  };
-  Diagnosis diagnosis;
-  if (std::optional<Diagnosis> found = by_kernel_log(placed)) return *std::move(found);
-  // A rank that is in no call is examined first: ranks of smaller groups may wait for it in other
-  // calls.
-  const Diagnosis recorded = diagnose_calls(flights_of(evidence));
-  if (recorded.fault == FaultClass::Desync) return recorded;
-  const bool has_cause = std::any_of(placed.begin(), placed.end(), [](const Placed& each) {
+  for (const Placed& each : hang.placed) {
+    if (each.at.position != Position::Collective) continue;
+    const std::optional<std::uint64_t>& number = each.at.number;
+    if (hang.op.empty() || (number && (!hang.number || *number > *hang.number)))
+      hang.op = each.at.op;
+    if (number) hang.number = std::max(hang.number.value_or(0), *number);
+  }
+  hang.waiting = ranks_at(hang.placed, [&hang](const Placed& each) {
+    return each.at.position == Position::Collective && !is_behind(hang, each);
+  });
+  hang.is_known = !hang.waiting.empty();
+  if (!hang.is_known) hang.waiting = ranks_at(hang, Position::Waits);
+  if (hang.waiting.empty() && is_counted)
+    hang.waiting = ranks_at(hang.placed, [](const Placed& each) { return !each.at.is_awaited; });
+  for (const Placed& each : hang.placed)
+    if (hang.op.empty() && each.at.is_awaited) hang.op = each.at.op;
+}
+
+std::optional<Diagnosis> by_different_calls(const Hang& hang) {
+  CallGroups calls = different_calls(hang.placed);
+  const auto is_cause = [](const Placed& each) {
     return each.at.position == Position::Stopped || each.at.position == Position::DataLoader ||
            each.at.position == Position::Outside;
-  });
-  const bool has_counts = std::any_of(
-      placed.begin(), placed.end(), [](const Placed& each) { return each.at.number.has_value(); });
-  if (CallGroups calls = different_calls(placed); !calls.empty() && (has_counts || !has_cause)) {
-    diagnosis = desync_of(calls, " is in ", " are in ");
-    add_evidence(diagnosis, placed);
-    return diagnosis;
-  }
+  };
+  const auto is_counted = [](const Placed& each) { return each.at.number.has_value(); };
+  // Unless calls are counted, a rank that is in no call explains more: ranks of smaller groups may
+  // wait for it in other calls.
+  const bool has_other_cause = std::any_of(hang.placed.begin(), hang.placed.end(), is_cause) &&
+                               std::none_of(hang.placed.begin(), hang.placed.end(), is_counted);
+  if (calls.empty() || has_other_cause) return std::nullopt;
+  Diagnosis diagnosis = desync_of(calls, " is in ", " are in ");
+  add_evidence(diagnosis, hang.placed);
+  return diagnosis;
+}
 
-  // The call that most wait in, by count where it is known.
-  std::optional<std::uint64_t> number;
-  std::string op;
-  for (const Placed& each : placed) {
-    if (each.at.position != Position::Collective) continue;
-    if (op.empty() || (each.at.number && (!number || *each.at.number > *number))) op = each.at.op;
-    if (each.at.number) number = std::max(number.value_or(0), *each.at.number);
-  }
-  const auto is_behind = [number](const Placed& each) {
-    return each.at.position == Position::Collective && each.at.number && number &&
-           *each.at.number < *number;
-  };
-  RankRanges waiting = ranks_at(placed, [&](const Placed& each) {
-    return each.at.position == Position::Collective && !is_behind(each);
-  });
-  const bool is_known = !waiting.empty();
-  if (!is_known) waiting = at(Position::Waits);
-  if (waiting.empty() && is_counted)
-    waiting = ranks_at(placed, [](const Placed& each) { return !each.at.is_awaited; });
-  for (const Placed& each : placed)
-    if (op.empty() && each.at.is_awaited) op = each.at.op;
-  const std::string what = op.empty() ? "the collective that the others wait in" : op;
-  const auto finish = [&](FaultClass fault, RankRanges ranks, std::string summary,
-                          RestartHelps helps, std::string advice) {
-    diagnosis.fault = fault;
-    diagnosis.ranks = std::move(ranks);
-    diagnosis.summary = std::move(summary);
-    diagnosis.restart_helps = helps;
-    diagnosis.advice = std::move(advice);
-    add_evidence(diagnosis, placed);
-    if (diagnosis.evidence.empty())
-      diagnosis.evidence.push_back("no stacks; suspected: " + ranks_text(suspects));
-    return diagnosis;
-  };
+struct Blame {
+  FaultClass fault = FaultClass::Hang;
+  RankRanges ranks{};
+  std::string summary{};
+  RestartHelps helps = RestartHelps::Unknown;
+  std::string advice{};
+};
 
-  const RankRanges stopped = at(Position::Stopped);
-  const RankRanges loading = at(Position::DataLoader);
-  const RankRanges ended = at(Position::Ended);
-  const auto can_blame = [&](const RankRanges& ranks) {
-    return !ranks.empty() && (!waiting.empty() || !intersection(ranks, suspects).empty());
+// Ranks whose own state explains why they do not take part.
+std::optional<Blame> blame_by_state(const Hang& hang) {
+  const auto can_blame = [&hang](const RankRanges& ranks) {
+    return !ranks.empty() && (!hang.waiting.empty() || !intersection(ranks, hang.suspects).empty());
   };
+  const RankRanges stopped = ranks_at(hang, Position::Stopped);
   if (can_blame(stopped))
-    return finish(
+    return Blame{
         FaultClass::MissingRank, stopped,
         are(stopped, " is stopped", " are stopped") + " by a signal or a debugger; the others wait",
-        RestartHelps::Yes, "find out what sends SIGSTOP; SIGCONT lets it continue");
+        RestartHelps::Yes, "find out what sends SIGSTOP; SIGCONT lets it continue"};
+  const RankRanges loading = ranks_at(hang, Position::DataLoader);
   if (can_blame(loading))
-    return finish(FaultClass::DataLoader, loading,
-                  are(loading, " waits", " wait") + " for data in the DataLoader",
-                  RestartHelps::Unknown,
-                  "check the storage and the dataset; DataLoader(timeout=...) makes it an error");
-  if (!ended.empty() && !waiting.empty())
-    return finish(FaultClass::MissingRank, ended,
-                  are(ended, " has ended", " have ended") + " while the others wait in " +
-                      (op.empty() ? "a collective" : op),
-                  RestartHelps::No, "make every rank take the same number of steps");
-  RankRanges late = ranks_at(placed, [&](const Placed& each) {
-    return each.at.position == Position::Outside || is_behind(each);
-  });
-  if (recorded.fault == FaultClass::MissingRank && (late.empty() || !is_known)) return recorded;
-  if (!waiting.empty() && late.empty() && is_known)
-    late = ranks_at(placed, [](const Placed& each) {
+    return Blame{FaultClass::DataLoader, loading,
+                 are(loading, " waits", " wait") + " for data in the DataLoader",
+                 RestartHelps::Unknown,
+                 "check the storage and the dataset; DataLoader(timeout=...) makes it an error"};
+  const RankRanges ended = ranks_at(hang, Position::Ended);
+  if (ended.empty() || hang.waiting.empty()) return std::nullopt;
+  return Blame{FaultClass::MissingRank, ended,
+               are(ended, " has ended", " have ended") + " while the others wait in " +
+                   (hang.op.empty() ? "a collective" : hang.op),
+               RestartHelps::No, "make every rank take the same number of steps"};
+}
+
+// `late`: ranks that are outside of a collective, or behind by their counts.
+std::optional<Blame> blame_late(const Hang& hang, RankRanges late) {
+  if (late.empty() && hang.is_known)
+    late = ranks_at(hang.placed, [](const Placed& each) {
       return each.at.position == Position::Unknown || each.at.position == Position::Waits;
     });
-  if (!waiting.empty() && !late.empty())
-    return finish(
-        FaultClass::MissingRank, late,
-        are(late, " has not arrived in ", " have not arrived in ") + what, RestartHelps::Unknown,
-        count_of(late) == 1 ? "look at the stack of that rank to see what it does instead"
-                            : "look at the stacks of those ranks to see what they do instead");
-  if (is_known && world_size > 1 &&
-      count_of(waiting) == static_cast<std::size_t>(std::max(world_size, 0)))
-    return finish(FaultClass::Network, {},
-                  "all ranks wait in the same collective" + (op.empty() ? "" : ": " + op),
-                  RestartHelps::Unknown,
-                  "check the network between the nodes (drun doctor) and the GPUs");
-  const bool is_all = count_of(suspects) >= static_cast<std::size_t>(std::max(world_size, 1));
-  return finish(FaultClass::Hang, suspects,
-                world_size > 1 && is_all
-                    ? "all ranks hang, and nothing shows which one the others wait for"
-                    : are(suspects, " hangs", " hang"),
-                RestartHelps::Unknown,
-                "install py-spy on the nodes, so that drun can show what each rank does");
+  if (hang.waiting.empty() || late.empty()) return std::nullopt;
+  return Blame{FaultClass::MissingRank, late,
+               are(late, " has not arrived in ", " have not arrived in ") +
+                   (hang.op.empty() ? "the collective that the others wait in" : hang.op),
+               RestartHelps::Unknown,
+               count_of(late) == 1
+                   ? "look at the stack of that rank to see what it does instead"
+                   : "look at the stacks of those ranks to see what they do instead"};
+}
+
+// No rank stands out.
+Blame blame_none(const Hang& hang) {
+  const auto world_size = static_cast<std::size_t>(std::max(hang.world_size, 1));
+  if (hang.is_known && world_size > 1 && count_of(hang.waiting) == world_size)
+    return {FaultClass::Network,
+            {},
+            "all ranks wait in the same collective" + (hang.op.empty() ? "" : ": " + hang.op),
+            RestartHelps::Unknown,
+            "check the network between the nodes (drun doctor) and the GPUs"};
+  return {FaultClass::Hang, hang.suspects,
+          world_size > 1 && count_of(hang.suspects) >= world_size
+              ? "all ranks hang, and nothing shows which one the others wait for"
+              : are(hang.suspects, " hangs", " hang"),
+          RestartHelps::Unknown,
+          "install py-spy on the nodes, so that drun can show what each rank does"};
+}
+
+}  // namespace
+
+Diagnosis diagnose_hang(const Evidence& evidence, const RankRanges& suspects, int world_size) {
+  Hang hang{.suspects = suspects, .world_size = world_size};
+  for (const StackGroup& group : evidence.groups)
+    if (!group.ranks.empty()) hang.placed.push_back({&group, position_of(group)});
+  find_waiting(hang);
+  if (std::optional<Diagnosis> found = by_kernel_log(hang.placed)) return *std::move(found);
+  const Diagnosis recorded = diagnose_calls(flights_of(evidence));
+  if (recorded.fault == FaultClass::Desync) return recorded;
+  if (std::optional<Diagnosis> found = by_different_calls(hang)) return *std::move(found);
+  std::optional<Blame> blame = blame_by_state(hang);
+  if (!blame) {
+    const RankRanges late = ranks_at(hang.placed, [&hang](const Placed& each) {
+      return each.at.position == Position::Outside || is_behind(hang, each);
+    });
+    if (recorded.fault == FaultClass::MissingRank && (late.empty() || !hang.is_known))
+      return recorded;
+    blame = blame_late(hang, late);
+  }
+  if (!blame) blame = blame_none(hang);
+  Diagnosis diagnosis{.fault = blame->fault,
+                      .ranks = std::move(blame->ranks),
+                      .summary = std::move(blame->summary),
+                      .restart_helps = blame->helps,
+                      .advice = std::move(blame->advice)};
+  add_evidence(diagnosis, hang.placed);
+  if (diagnosis.evidence.empty())
+    diagnosis.evidence.push_back("no stacks; suspected: " + ranks_text(suspects));
+  return diagnosis;
 }
 
 }  // namespace drun::agent

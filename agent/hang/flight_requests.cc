@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -205,7 +204,7 @@ FlightRequests::~FlightRequests() { stop(); }
 
 Result<void> FlightRequests::prepare(const World& world) {
   if (!is_on_) return {};
-  remove_files();
+  directory_.clear();
   if (Result<void> made = directory_.make(); !made) return made;
   round_ = world.round;
   base_rank_ = world.base_rank;
@@ -255,15 +254,6 @@ void FlightRequests::ask(OnDumps on_dumps) {
 
 void FlightRequests::stop() {
   if (is_cancelled_) *is_cancelled_ = true;
-}
-
-// Whatever the workers have made there.
-void FlightRequests::remove_files() {
-  if (!directory_.is_made()) return;
-  std::error_code ec;
-  std::filesystem::directory_iterator each(directory_.path(), ec);
-  for (const std::filesystem::directory_iterator end; !ec && each != end; each.increment(ec))
-    ::unlink(each->path().c_str());
 }
 
 }  // namespace drun::agent

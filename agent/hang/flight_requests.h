@@ -3,8 +3,8 @@
 // Ways:    a byte to the named pipe of ProcessGroupNCCL (TORCH_NCCL_DEBUG_INFO_PIPE_FILE), which
 //          then writes a dump to a file; and a request to the worker's control server
 //          (TORCH_WORKER_SERVER_SOCKET), which answers with JSON. A worker may have either or none.
-// Files:   <temporary>/drun_flights_<random>/<round>_<rank>.pipe, <round>_<rank> and
-//          <round>_<local rank>.sock, in a directory of mode 0700 that the agent removes.
+// Files:   <round>_<rank>.pipe, <round>_<rank> and <round>_<local rank>.sock, in a scratch
+//          directory (scratch.h).
 // Limits:  4 s and 32 MiB for each worker. Files and answers are a worker's and may be anything.
 // Owner:   WorkerWatch. Call stop() before workers are stopped.
 // Thread:  the io_context's; pipes, sockets and files are used in a FileWriter's thread.
@@ -68,7 +68,6 @@ class FlightRequests {
     bool sets_file = false;
     bool sets_socket = false;
   };
-  void remove_files();
   std::string socket_of(int local_rank) const;
 
   asio::io_context& io_;

@@ -66,14 +66,14 @@ bool sleeps_in_one_place(const Worker& worker, Milliseconds timeout, Time now) {
 }
 
 // Whether the last answer about this worker is recent.
-bool is_heard(const Worker& worker, const State& state, Time now) {
-  return worker.nccl && now - worker.nccl->heard_at <= 3 * state.ask_interval;
+bool is_answered_lately(const Worker& worker, const State& state, Time now) {
+  return worker.nccl && now - worker.nccl->answered_at <= 3 * state.ask_interval;
 }
 
 bool may_move_in_nccl(const Worker& worker, const State& state, Time now) {
-  if (!is_heard(worker, state, now)) return false;
+  if (!is_answered_lately(worker, state, now)) return false;
   const Nccl& nccl = *worker.nccl;
-  return !nccl.is_heard_twice || (nccl.moved_at && now - *nccl.moved_at < state.timeout);
+  return !nccl.has_two_answers || (nccl.moved_at && now - *nccl.moved_at < state.timeout);
 }
 
 struct Signs {
@@ -97,7 +97,7 @@ Signs signs_of(const Worker& worker, const State& state, Milliseconds timeout, T
   else if (sleeps_in_one_place(worker, timeout, now))
     sign("always asleep in " + worker.last.channel, worker.channel_at);
   if (has_heartbeat) sign("no heartbeat", worker.beat_at);
-  if (is_heard(worker, state, now) && worker.nccl->behind_at &&
+  if (is_answered_lately(worker, state, now) && worker.nccl->behind_at &&
       now - *worker.nccl->behind_at >= timeout)
     sign("others waiting for it in NCCL", *worker.nccl->behind_at);
   return signs;
@@ -140,11 +140,11 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
     if (state.looked_at) continue;
     const Signs signs = signs_of(worker, state, state.timeout, now);
     if (!is_hung(signs)) {
-      worker.told_at.reset();
+      worker.reported_at.reset();
       continue;
     }
-    if (worker.told_at && now - *worker.told_at < state.timeout) continue;
-    worker.told_at = now;
+    if (worker.reported_at && now - *worker.reported_at < state.timeout) continue;
+    worker.reported_at = now;
     suspects.push_back({static_cast<int>(i), words_of(worker, signs, now)});
   }
   return suspects;
@@ -175,7 +175,7 @@ void end_look(State& state, Time now) {
          {&worker.output_at, &worker.cpu_at, &worker.channel_at, &worker.beat_at})
       *mark = std::min(*mark + length, now);
     if (!worker.nccl) continue;
-    worker.nccl->heard_at = std::min(worker.nccl->heard_at + length, now);
+    worker.nccl->answered_at = std::min(worker.nccl->answered_at + length, now);
     for (std::optional<Time>* const mark : {&worker.nccl->moved_at, &worker.nccl->behind_at})
       if (*mark) *mark = std::min(**mark + length, now);
   }
@@ -196,26 +196,26 @@ bool wants_nccl(const State& state, Time now) {
 
 void note_asked(State& state, Time now) { state.asked_at = now; }
 
-void hear(State& state, const std::vector<ras::RankPosition>& positions, Time now) {
+void note_positions(State& state, const std::vector<ras::RankPosition>& positions, Time now) {
   for (std::size_t i = 0; i < std::min(positions.size(), state.workers.size()); ++i) {
     Worker& worker = state.workers[i];
-    const ras::RankPosition& standing = positions[i];
-    if (!standing.is_known) {
+    const ras::RankPosition& position = positions[i];
+    if (!position.is_known) {
       worker.nccl.reset();
       continue;
     }
-    const bool is_first = !is_heard(worker, state, now);
+    const bool is_first = !is_answered_lately(worker, state, now);
     if (is_first) worker.nccl = Nccl{};
     Nccl& nccl = *worker.nccl;
-    nccl.is_heard_twice = !is_first;
-    const bool has_moved = !is_first && standing.progress != nccl.progress;
+    nccl.has_two_answers = !is_first;
+    const bool has_moved = !is_first && position.progress != nccl.progress;
     if (has_moved) nccl.moved_at = now;
-    if (standing.stand != NcclPosition::Behind)
+    if (position.stand != NcclPosition::Behind)
       nccl.behind_at.reset();
     else if (!nccl.behind_at || has_moved)
       nccl.behind_at = now;
-    nccl.progress = standing.progress;
-    nccl.heard_at = now;
+    nccl.progress = position.progress;
+    nccl.answered_at = now;
   }
 }
 

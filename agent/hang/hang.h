@@ -48,8 +48,8 @@ struct Sample {
 // What successive answers of NCCL's RAS service reported about a worker.
 struct Nccl {
   std::uint64_t progress = 0;
-  Time heard_at{};
-  bool is_heard_twice = false;  // false: whether it makes progress is not known yet
+  Time answered_at{};
+  bool has_two_answers = false;  // false: whether it makes progress is not known yet
   std::optional<Time> moved_at{};
   std::optional<Time> behind_at{};  // behind in every answer since this time
 };
@@ -63,7 +63,7 @@ struct Worker {
   std::uint64_t look_ticks = 0;     // CPU time when the last look's request was answered
   Time beat_at{};
   std::optional<Nccl> nccl{};
-  std::optional<Time> told_at{};
+  std::optional<Time> reported_at{};
 };
 
 struct State {
@@ -103,7 +103,7 @@ Milliseconds ask_interval(Milliseconds timeout, int nodes);
 bool wants_nccl(const State& state, Time now);
 void note_asked(State& state, Time now);
 // Takes an answer of NCCL's service, by local rank. Workers missing from it are judged without it.
-void hear(State& state, const std::vector<ras::RankPosition>& positions, Time now);
+void note_positions(State& state, const std::vector<ras::RankPosition>& positions, Time now);
 
 // Whether the worker has shown no sign of activity for the timeout.
 bool is_quiet(const State& state, std::size_t local_rank);

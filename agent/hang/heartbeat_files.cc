@@ -70,7 +70,8 @@ std::int64_t changed_ns(int fd) {
 }  // namespace
 
 Result<void> HeartbeatFiles::prepare(int round, int workers) {
-  remove_files();
+  files_.clear();
+  directory_.clear();
   if (workers > 0)
     if (Result<void> made = directory_.make(); !made) return made;
   for (int local_rank = 0; local_rank < workers; ++local_rank) {
@@ -108,11 +109,6 @@ Pulse HeartbeatFiles::pulse(std::size_t local_rank) const { return read_pulse(pa
 
 CallTimes HeartbeatFiles::call_times(std::size_t local_rank) const {
   return read_call_times(page(local_rank), std::chrono::steady_clock::now().time_since_epoch());
-}
-
-void HeartbeatFiles::remove_files() {
-  for (const File& file : files_) ::unlink(file.path.c_str());
-  files_.clear();
 }
 
 }  // namespace drun::agent

@@ -1,9 +1,9 @@
 // edge. One heartbeat file per worker (DRUN_HEARTBEAT_FILE), in a directory that the agent creates.
 //
-// Files:   <temporary>/drun_heartbeats_<random>/<round>.<local rank>: the directory 0700, files
-//          0600, of kPulseBytes zeros. Preferably in /dev/shm, because stores into a file mapped
-//          from a disk cause disk writes. The agent reads through the descriptor with which it
-//          created the file, so a file that a worker puts in its place is ignored.
+// Files:   <round>.<local rank> in a scratch directory (scratch.h), 0600, of kPulseBytes zeros. In
+//          memory if possible, because stores into a file mapped from a disk cause disk writes. The
+//          agent reads through the descriptor with which it created the file, so a file that a
+//          worker puts in its place is ignored.
 // Owner:   WorkerWatch; the destructor removes the directory.   Thread: the io_context's only.
 #pragma once
 
@@ -67,7 +67,6 @@ class HeartbeatFiles {
     std::int64_t made_ns = 0;
   };
 
-  void remove_files();
   std::string page(std::size_t local_rank) const;
 
   ScratchDirectory directory_{"heartbeats"};

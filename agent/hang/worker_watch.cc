@@ -5,7 +5,6 @@
 
 #include "agent/diagnosis/gpu_faults.h"
 #include "agent/process/descendants.h"
-#include "agent/stacks/proc_text.h"
 
 namespace drun::agent {
 namespace {
@@ -20,10 +19,9 @@ hang::Sample sample_of(const std::vector<ProcessStat>& tree) {
   for (const ProcessStat& process : tree) {
     // FNV-1a over the pids in the order of /proc, to detect a change of the set.
     sample.processes = (sample.processes ^ static_cast<std::uint64_t>(process.pid)) * 0x100000001B3;
-    const std::string place = "/proc/" + std::to_string(process.pid) + "/";
-    sample.cpu_ticks += parse_cpu_ticks(read_proc_file(place + "stat")).value_or(0);
+    sample.cpu_ticks += process.cpu_ticks;
     if (process.state == 'Z') continue;
-    std::string channel = read_proc_file(place + "wchan");
+    std::string channel = read_proc_file("/proc/" + std::to_string(process.pid) + "/wchan");
     if (channel.empty() || channel == "0") is_awake = true;
     if (&process == &tree.front()) sample.channel = std::move(channel);
   }
@@ -100,7 +98,7 @@ void WorkerWatch::wait() {
       ask_nccl([this](const std::vector<ras::RankPosition>& positions) {
         if (!on_suspects_) return;
         nccl_positions_ = positions;
-        hang::hear(hangs_, positions, Clock::now());
+        hang::note_positions(hangs_, positions, Clock::now());
       });
     }
     if (on_suspects_) wait();

@@ -89,7 +89,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
-  // No descriptors left, say: at once it would be the same again.
+  // At once it would fail again, for example without free descriptors.
   void accept_later() {
     later_.expires_after(std::chrono::seconds(1));
     later_.async_wait([self = shared_from_this()](const error_code& ec) {

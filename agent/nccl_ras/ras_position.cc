@@ -138,13 +138,13 @@ class Finder {
 
   void take_own(std::size_t local_rank, const Communicator& communicator, std::size_t kind,
                 std::uint64_t value, const Spread& spread) {
-    RankPosition& standing = positions_[local_rank];
+    RankPosition& position = positions_[local_rank];
     for (const char c : communicator.hash)
-      standing.progress = mixed(standing.progress, static_cast<unsigned char>(c));
-    standing.progress = mixed(mixed(standing.progress, value), spread.least);
+      position.progress = mixed(position.progress, static_cast<unsigned char>(c));
+    position.progress = mixed(mixed(position.progress, value), spread.least);
     if (spread.most - value <= gaps_[local_rank]) return;
     gaps_[local_rank] = spread.most - value;
-    standing.words = lag_words(communicator, report_.kinds[kind], value, spread);
+    position.words = lag_words(communicator, report_.kinds[kind], value, spread);
   }
 
   const Report& report_;
@@ -208,7 +208,7 @@ Findings find(const Report& report, const Own& own, int base_rank) {
                              (lost.process.host.empty() ? "a node" : lost.process.host) +
                              (lost.is_dead ? " is taken for dead" : " does not answer"));
   }
-  // All nodes would say it, each of another moment.
+  // From one node only: each node has asked at another moment.
   const auto level = base_rank == 0 ? level_words(report) : std::nullopt;
   if (level) findings.notes.push_back(*level);
   return findings;

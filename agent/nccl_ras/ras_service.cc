@@ -13,24 +13,23 @@
 
 #include "agent/process/descendants.h"
 #include "agent/spawn/command.h"
-#include "agent/stacks/proc_text.h"
 
 namespace drun::agent::ras {
 RasSettings settings_of(const WorkerSpec& spec) {
-  RasSettings wish;
+  RasSettings settings;
   const std::string* enabled = users_value(spec, kEnableVariable);
-  wish.is_off = enabled != nullptr && *enabled == "0";
+  settings.is_off = enabled != nullptr && *enabled == "0";
   const std::string* address = users_value(spec, kAddressVariable);
-  wish.names_place = address != nullptr;
-  if (address == nullptr) return wish;
+  settings.names_place = address != nullptr;
+  if (address == nullptr) return settings;
   const Result<Endpoint> place = parse_endpoint(*address, 0);
-  if (place && place->port != 0) wish.place = *place;
-  return wish;
+  if (place && place->port != 0) settings.place = *place;
+  return settings;
 }
 
 bool gives_place(const AgentSpec& spec) {
-  const RasSettings wish = settings_of(spec.worker);
-  return spec.hang_timeout.count() > 0 && !wish.is_off && !wish.names_place;
+  const RasSettings settings = settings_of(spec.worker);
+  return spec.hang_timeout.count() > 0 && !settings.is_off && !settings.names_place;
 }
 
 namespace {
@@ -71,8 +70,8 @@ Own own_of(const std::vector<int>& pids) {
 
 Service::Service(asio::io_context& io, const Log& log, const AgentSpec& spec)
     : io_(io), log_(log), client_(io) {
-  const RasSettings wish = settings_of(spec.worker);
-  if (!wish.is_off) place_ = wish.place;
+  const RasSettings settings = settings_of(spec.worker);
+  if (!settings.is_off) place_ = settings.place;
   if (gives_place(spec)) hold_port();
 }
 
@@ -96,16 +95,16 @@ void Service::ask(const Workers& workers, OnFindings on_findings) {
   if (!place_) return asio::post(io_, [on_findings = std::move(on_findings)] { on_findings({}); });
   client_.ask(place_->host, place_->port,
               [this, workers, on_findings = std::move(on_findings)](const Result<Report>& answer) {
-                say(answer ? "NCCL's RAS service at " + to_string(*place_) + " answers"
-                           : "NCCL's RAS service is not heard: " + answer.error().message);
+                log_change(answer ? "NCCL's RAS service at " + to_string(*place_) + " answers"
+                                  : "NCCL's RAS service is not heard: " + answer.error().message);
                 if (!answer) return on_findings({});
                 on_findings(find(*answer, own_of(workers.pids), workers.base_rank));
               });
 }
 
-// Each thing once, not with every question.
-void Service::say(const std::string& text) {
-  if (std::exchange(said_, text) != text) log_.debug(text);
+// Once, not with every query.
+void Service::log_change(const std::string& text) {
+  if (std::exchange(last_logged_, text) != text) log_.debug(text);
 }
 
 }  // namespace drun::agent::ras

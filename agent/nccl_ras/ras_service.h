@@ -72,7 +72,7 @@ class Service {
 
  private:
   void hold_port();
-  void say(const std::string& text);
+  void log_change(const std::string& text);
 
   asio::io_context& io_;
   Log log_;
@@ -80,7 +80,7 @@ class Service {
   UniqueFd held_;
   std::optional<Endpoint> place_;
   std::string variable_;
-  std::string said_;
+  std::string last_logged_;
 };
 
 }  // namespace drun::agent::ras

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "agent/string_template.h"
 #include "agent/wall_time.h"
 #include "rendezvous/base/text.h"
 
@@ -359,9 +360,6 @@ void JsonLines::put(std::string_view line, bool is_partial, std::string& out) co
 
 namespace {
 
-bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool continues_name(char c) { return begins_name(c) || (c >= '0' && c <= '9'); }
-
 std::optional<std::string> value_of(std::string_view name, const LineOrigin& origin) {
   if (name == "role_name") return origin.role;
   if (name == "local_rank") return std::to_string(origin.local_rank);
@@ -371,48 +369,11 @@ std::optional<std::string> value_of(std::string_view name, const LineOrigin& ori
   return std::nullopt;
 }
 
-struct Reference {
-  std::string_view name;
-  std::size_t size_bytes = 0;  // with the dollar and the braces
-};
-
-// The reference at text[0] == '$'; absent: a plain dollar sign.
-std::optional<Reference> reference_at(std::string_view text) {
-  const bool has_brace = text.size() > 1 && text[1] == '{';
-  const std::size_t begin = has_brace ? 2 : 1;
-  if (begin >= text.size() || !begins_name(text[begin])) return std::nullopt;
-  std::size_t end = begin + 1;
-  while (end < text.size() && continues_name(text[end])) ++end;
-  if (has_brace && (end == text.size() || text[end] != '}')) return std::nullopt;
-  return Reference{text.substr(begin, end - begin), has_brace ? end + 1 : end};
-}
-
 }  // namespace
 
 std::string fill_label(std::string_view label_template, const LineOrigin& origin) {
-  std::string label;
-  std::string_view left = label_template;
-  while (!left.empty()) {
-    const std::size_t dollar = left.find('$');
-    label.append(left.substr(0, dollar));
-    if (dollar == std::string_view::npos) break;
-    left.remove_prefix(dollar);
-    if (left.starts_with("$$")) {
-      label.push_back('$');
-      left.remove_prefix(2);
-      continue;
-    }
-    const std::optional<Reference> reference = reference_at(left);
-    const std::size_t taken = reference ? reference->size_bytes : 1;
-    const std::optional<std::string> value =
-        reference ? value_of(reference->name, origin) : std::nullopt;
-    if (value)
-      label.append(*value);
-    else
-      label.append(left.substr(0, taken));
-    left.remove_prefix(taken);
-  }
-  return label;
+  return substitute(label_template, TemplateSyntax::Python,
+                    [&origin](std::string_view name) { return value_of(name, origin); });
 }
 
 std::string label_of(const OutputSpec& spec, const LineOrigin& origin) {

@@ -172,10 +172,9 @@ bool append_json_text(std::string_view text, std::string& out);
 
 // --- The label before a line: torchrun's TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE
 //
-// `${name}` and `$name` are replaced for role_name, local_rank, rank, node_rank, host and hostname
-// (the same as host); `$$` becomes `$`. Unknown names, and a `$` before anything else, are left
-// unchanged. Nothing is added after the label: "[${role_name}${local_rank}]:" gives
-// "[default0]:hello". Follows Python's string.Template.safe_substitute, which torchrun uses.
+// The names are role_name, local_rank, rank, node_rank, host and hostname (the same as host), and
+// the syntax is Python's (string_template.h). Nothing is added after the label:
+// "[${role_name}${local_rank}]:" gives "[default0]:hello".
 
 std::string fill_label(std::string_view label_template, const LineOrigin& origin);
 

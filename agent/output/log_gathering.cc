@@ -248,7 +248,7 @@ std::shared_ptr<FileWriter::File> GatheredLines::open_file(const LinesFrom& from
       },
       path,
       [this](const Error& error) {
-        if (!std::exchange(has_complained_, true))
+        if (!std::exchange(has_warned_, true))
           log_.warning("a rank's log file is left out: " + error.message);
       });
 }

@@ -201,7 +201,7 @@ class GatheredLines final : public rendezvous::LogSink {
   std::uint64_t streams_made_ = std::uint64_t{1} << 63U;  // Output's own are below
   bool is_posted_ = false;
   bool has_files_ = false;
-  bool has_complained_ = false;
+  bool has_warned_ = false;
   std::shared_ptr<char> alive_ = std::make_shared<char>();  // expired: this object was destroyed
 };
 

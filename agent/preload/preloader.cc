@@ -14,22 +14,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <set>
 #include <sstream>
 #include <utility>
 
 #include "agent/preload/interpreter_source.h"
-#include "agent/process/process.h"
-#include "agent/spawn/program_starter.h"
-#include "rendezvous/base/unique_fd.h"
-#include "rendezvous/net/deadline_timer.h"
+#include "agent/spawn/raw_syscall.h"
 
 namespace drun::agent {
 namespace preloading {
-
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
 
 constexpr std::size_t kMostTailBytes = 16 * 1024;  // of what the modules print, for the report
 constexpr std::size_t kMostLinesLogged = 50;
@@ -84,8 +76,7 @@ int send_with(int socket, std::string_view text, const std::array<int, 5>& fds) 
 
 bool is_our_child(int pidfd) {
   siginfo_t info{};
-  return waitid(static_cast<idtype_t>(3), static_cast<id_t>(pidfd), &info,
-                WEXITED | WNOHANG | WNOWAIT) == 0;
+  return waitid(kPidfd, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
 // A forked worker until it begins the program. (interpreter.py: _become_worker)
@@ -136,79 +127,29 @@ class WarmStart final : public Start {
 
 using namespace preloading;
 
-class Preloader::Impl : public std::enable_shared_from_this<Impl> {
- public:
-  Impl(asio::io_context& io, Log log, PreloaderSpec spec, Listener& listener)
-      : io_(io),
-        log_(std::move(log)),
-        spec_(std::move(spec)),
-        listener_(listener),
-        starter_(io, 1),
-        control_(io),
-        output_(io),
-        timer_(io) {}
+Preloader::Preloader(asio::io_context& io, Log log, PreloaderSpec spec, Listener& listener)
+    : io_(io),
+      log_(std::move(log)),
+      spec_(std::move(spec)),
+      listener_(listener),
+      starter_(io, 1),
+      control_(io),
+      output_(io),
+      timer_(io) {}
 
-  void start();
-  bool when_imported(std::function<void(Result<void>)> then);
-  void stop_waiting() { settle(Result<void>()); }
-  void stop();
-  bool start_worker(const Command& command, int local_rank, OnBegun on_begun);
-  int pid() const { return process_ && process_->is_running() ? process_->pid() : 0; }
-
- private:
-  enum class State { Idle, Starting, Importing, Ready, Forking, Failed, Off };
-  using Weak = std::weak_ptr<Impl>;
-
-  void on_begun(const std::variant<Spawned, NotStarted, NotBound>& result);
-  void on_end(const ExitStatus& status);
-  void read_control();
-  void handle(const preload::Message& message);
-  void on_forked(int pid);
-  void answer(std::optional<Spawner::Begun> begun);
-  void read_output();
-  void log_lines(bool is_last);
-  void log_printed();
-  void fail(const std::string& what);
-  void turn_off(const std::string& reason);
-  void settle(const Result<void>& result);
-  void kill();
-  void close_all();
-  void report_plain(int local_rank, const std::string& reason);
-  std::string modules() const;
-  bool is_importing() const { return state_ == State::Starting || state_ == State::Importing; }
-
-  asio::io_context& io_;
-  const Log log_;
-  const PreloaderSpec spec_;
-  Listener& listener_;
-  ProgramStarter starter_;
-  std::unique_ptr<ProgramStart> program_;
-  std::unique_ptr<Process> process_;
-  asio::posix::stream_descriptor control_;
-  asio::posix::stream_descriptor output_;
-  rendezvous::DeadlineTimer timer_;
-  State state_ = State::Idle;
-  bool is_stopped_ = false;
-  int deaths_ = 0;
-  std::string off_reason_;
-  std::optional<Error> failure_;
-  std::function<void(Result<void>)> waiting_;
-  OnBegun on_worker_;
-  UniqueFd channel_;
-  std::array<char, 4096> buffer_{};
-  std::string line_;  // that is not complete
-  std::string tail_;
-  std::set<std::string> reasons_;
-};
-
-std::string Preloader::Impl::modules() const {
+std::string Preloader::modules() const {
   std::string text;
   for (const std::string& module : spec_.preload.modules)
     text += (text.empty() ? "" : ",") + module;
   return text;
 }
 
-void Preloader::Impl::start() {
+std::string Preloader::not_begun(const Refusal& refusal) const {
+  return "could not begin: " + spec_.start.program.python + ": " +
+         system_message(error_number_of(refusal));
+}
+
+void Preloader::start() {
   if (is_stopped_ || (state_ != State::Idle && state_ != State::Failed)) return;
   failure_.reset();
   tail_.clear();
@@ -242,55 +183,43 @@ void Preloader::Impl::start() {
   control_.assign(pair->ours.release(), ec);
   output_.assign(reading.release(), ec);
   state_ = State::Starting;
-  program_ = starter_.start(command, std::move(theirs),
-                            [self = Weak(weak_from_this())](const auto& result) {
-                              if (const auto impl = self.lock()) impl->on_begun(result);
-                            });
-  timer_.set(std::chrono::steady_clock::now() + spec_.preload.import_timeout + kTimeToShowStack,
-             [self = Weak(weak_from_this())] {
-               const auto impl = self.lock();
-               if (!impl || !impl->is_importing()) return;
-               impl->log_lines(true);
-               impl->fail("took longer than " +
-                          std::to_string(impl->spec_.preload.import_timeout.count() / 1000) +
-                          " s; --preload-timeout changes the limit");
-             });
+  program_ =
+      starter_.start(command, std::move(theirs), [this](const auto& result) { on_begun(result); });
+  timer_.set(
+      std::chrono::steady_clock::now() + spec_.preload.import_timeout + kTimeToShowStack, [this] {
+        if (!is_importing()) return;
+        log_lines(true);
+        fail("took longer than " + std::to_string(spec_.preload.import_timeout.count() / 1000) +
+             " s; --preload-timeout changes the limit");
+      });
   read_control();
   read_output();
 }
 
-void Preloader::Impl::on_begun(const std::variant<Spawned, NotStarted, NotBound>& result) {
+void Preloader::on_begun(const std::variant<Spawned, Refusal>& result) {
   const auto* spawned = std::get_if<Spawned>(&result);
   if (spawned == nullptr) {
-    const auto* not_started = std::get_if<NotStarted>(&result);
-    return fail("could not begin: " + spec_.start.program.python + ": " +
-                system_message(not_started == nullptr ? EIO : not_started->error_number));
+    return fail(not_begun(std::get<Refusal>(result)));
   }
   process_ = std::make_unique<Process>(io_, *spawned,
-                                       [self = Weak(weak_from_this())](const ExitStatus& status) {
-                                         if (const auto impl = self.lock()) impl->on_end(status);
-                                       });
+                                       [this](const ExitStatus& status) { on_end(status); });
   listener_.on_interpreter_begun(spawned->pid);
   if (is_stopped_ || state_ != State::Starting) return kill();
   state_ = State::Importing;
 }
 
-void Preloader::Impl::read_control() {
-  control_.async_wait(asio::posix::stream_descriptor::wait_read, [self = Weak(weak_from_this())](
-                                                                     const error_code& ec) {
-    const auto impl = self.lock();
-    if (ec || !impl || !impl->control_.is_open()) return;
+void Preloader::read_control() {
+  control_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& ec) {
+    if (ec || !control_.is_open()) return;
     std::array<char, preload::kMostMessageBytes> bytes;
-    const ssize_t count =
-        recv(impl->control_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    const ssize_t count = recv(control_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return;  // on_end()
-    if (count > 0)
-      impl->handle(preload::parse_message({bytes.data(), static_cast<std::size_t>(count)}));
-    if (impl->control_.is_open()) impl->read_control();
+    if (count > 0) handle(preload::parse_message({bytes.data(), static_cast<std::size_t>(count)}));
+    if (control_.is_open()) read_control();
   });
 }
 
-void Preloader::Impl::handle(const preload::Message& message) {
+void Preloader::handle(const preload::Message& message) {
   if (is_importing()) {
     if (const auto* ready = std::get_if<preload::Ready>(&message)) {
       state_ = State::Ready;
@@ -318,7 +247,7 @@ void Preloader::Impl::handle(const preload::Message& message) {
 }
 
 // The worker waits for go(), so that it cannot have been reaped unless something killed it.
-void Preloader::Impl::on_forked(int pid) {
+void Preloader::on_forked(int pid) {
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (pidfd < 0 || !is_our_child(pidfd)) {
     if (pidfd >= 0) close(pidfd);
@@ -331,7 +260,7 @@ void Preloader::Impl::on_forked(int pid) {
 }
 
 // To the one that asked for a worker.
-void Preloader::Impl::answer(std::optional<Spawner::Begun> begun) {
+void Preloader::answer(std::optional<Spawner::Begun> begun) {
   if (state_ == State::Forking) state_ = State::Ready;
   if (!on_worker_) return;
   timer_.cancel();
@@ -339,7 +268,7 @@ void Preloader::Impl::answer(std::optional<Spawner::Begun> begun) {
   std::exchange(on_worker_, nullptr)(std::move(begun));
 }
 
-bool Preloader::Impl::start_worker(const Command& command, int local_rank, OnBegun on_begun) {
+bool Preloader::start(const Command& command, int local_rank, OnBegun on_begun) {
   assert(!on_worker_);
   if (state_ != State::Ready) {
     if (state_ != State::Off) report_plain(local_rank, "the preloaded interpreter is not ready");
@@ -363,22 +292,21 @@ bool Preloader::Impl::start_worker(const Command& command, int local_rank, OnBeg
   channel_ = std::move(pair->ours);
   on_worker_ = std::move(on_begun);
   state_ = State::Forking;
-  timer_.set(std::chrono::steady_clock::now() + kForkLimit, [self = Weak(weak_from_this())] {
-    const auto impl = self.lock();
-    if (!impl || impl->state_ != State::Forking) return;
-    impl->log_.warning("the preloaded interpreter does not answer and is killed");
-    impl->kill();
+  timer_.set(std::chrono::steady_clock::now() + kForkLimit, [this] {
+    if (state_ != State::Forking) return;
+    log_.warning("the preloaded interpreter does not answer and is killed");
+    kill();
   });
   return true;
 }
 
-void Preloader::Impl::report_plain(int local_rank, const std::string& reason) {
+void Preloader::report_plain(int local_rank, const std::string& reason) {
   if (reasons_.size() >= kMostReasons || !reasons_.insert(reason).second) return;
   log_.warning("--preload: local rank " + std::to_string(local_rank) +
                " starts without the preloaded modules: " + reason);
 }
 
-void Preloader::Impl::on_end(const ExitStatus& status) {
+void Preloader::on_end(const ExitStatus& status) {
   const std::optional<Refusal> refusal = program_ ? program_->ended() : std::nullopt;
   program_.reset();
   listener_.on_interpreter_reaped();
@@ -393,12 +321,8 @@ void Preloader::Impl::on_end(const ExitStatus& status) {
     if (before == State::Failed && waiting_) start();
     return;
   }
-  if (before == State::Starting || before == State::Importing) {
-    const auto* not_started = refusal ? std::get_if<NotStarted>(&*refusal) : nullptr;
-    return not_started == nullptr ? fail("ended at the import: " + to_string(status))
-                                  : fail("could not begin: " + spec_.start.program.python + ": " +
-                                         system_message(not_started->error_number));
-  }
+  if (before == State::Starting || before == State::Importing)
+    return fail(refusal ? not_begun(*refusal) : "ended at the import: " + to_string(status));
   log_.warning("the preloaded interpreter ended (" + to_string(status) + ") and is started again");
   if (++deaths_ >= kMostDeaths)
     turn_off("the preloaded interpreter ended " + std::to_string(kMostDeaths) + " times");
@@ -408,19 +332,17 @@ void Preloader::Impl::on_end(const ExitStatus& status) {
   if (on_worker_) std::exchange(on_worker_, nullptr)(std::nullopt);
 }
 
-void Preloader::Impl::read_output() {
-  output_.async_read_some(asio::buffer(buffer_),
-                          [self = Weak(weak_from_this())](const error_code& ec, std::size_t count) {
-                            const auto impl = self.lock();
-                            if (ec || !impl) return;
-                            impl->line_.append(impl->buffer_.data(), count);
-                            impl->log_lines(false);
-                            if (impl->output_.is_open()) impl->read_output();
-                          });
+void Preloader::read_output() {
+  output_.async_read_some(asio::buffer(buffer_), [this](const error_code& ec, std::size_t count) {
+    if (ec) return;
+    line_.append(buffer_.data(), count);
+    log_lines(false);
+    if (output_.is_open()) read_output();
+  });
 }
 
 // Its output before a failure is part of the error; after that, workers have separate streams.
-void Preloader::Impl::log_lines(bool is_last) {
+void Preloader::log_lines(bool is_last) {
   while (is_last && output_.is_open()) {
     std::array<char, 4096> bytes;
     const ssize_t count = read(output_.native_handle(), bytes.data(), bytes.size());
@@ -434,7 +356,7 @@ void Preloader::Impl::log_lines(bool is_last) {
 }
 
 // In a cold start each worker would print it.
-void Preloader::Impl::log_printed() {
+void Preloader::log_printed() {
   log_lines(true);
   std::istringstream lines(std::exchange(tail_, {}));
   std::string line;
@@ -443,7 +365,7 @@ void Preloader::Impl::log_printed() {
 }
 
 // The failure of the round that waits for it, or of the next one.
-void Preloader::Impl::fail(const std::string& what) {
+void Preloader::fail(const std::string& what) {
   log_lines(true);
   while (!tail_.empty() && tail_.back() == '\n') tail_.pop_back();
   failure_ = Error{ErrorCode::System, "--preload=" + modules() + ": the preloaded interpreter " +
@@ -456,7 +378,7 @@ void Preloader::Impl::fail(const std::string& what) {
 }
 
 // From now on workers are started as usual.
-void Preloader::Impl::turn_off(const std::string& reason) {
+void Preloader::turn_off(const std::string& reason) {
   state_ = State::Off;
   timer_.cancel();
   log_.warning("--preload=" + modules() +
@@ -465,7 +387,7 @@ void Preloader::Impl::turn_off(const std::string& reason) {
   settle(Result<void>());
 }
 
-bool Preloader::Impl::when_imported(std::function<void(Result<void>)> then) {
+bool Preloader::when_imported(std::function<void(Result<void>)> then) {
   assert(!waiting_);
   waiting_ = std::move(then);
   if (failure_) {
@@ -478,26 +400,26 @@ bool Preloader::Impl::when_imported(std::function<void(Result<void>)> then) {
   return waiting_ != nullptr;
 }
 
-void Preloader::Impl::settle(const Result<void>& result) {
+void Preloader::settle(const Result<void>& result) {
   if (!waiting_) return;
   asio::post(io_, [then = std::exchange(waiting_, nullptr), result] { then(result); });
 }
 
 // on_end() follows, if there is a process.
-void Preloader::Impl::kill() {
+void Preloader::kill() {
   if (process_ && process_->is_running())
     process_->signal_group(SIGKILL);
   else if (state_ == State::Failed || state_ == State::Off)
     close_all();
 }
 
-void Preloader::Impl::close_all() {
+void Preloader::close_all() {
   error_code ignored;
   control_.close(ignored);
   output_.close(ignored);
 }
 
-void Preloader::Impl::stop() {
+void Preloader::stop() {
   is_stopped_ = true;
   timer_.cancel();
   waiting_ = nullptr;
@@ -505,21 +427,5 @@ void Preloader::Impl::stop() {
   close_all();
   if (state_ == State::Starting && !process_) program_.reset();
 }
-
-Preloader::Preloader(asio::io_context& io, Log log, PreloaderSpec spec, Listener& listener)
-    : impl_(std::make_shared<Impl>(io, std::move(log), std::move(spec), listener)) {}
-
-Preloader::~Preloader() = default;
-
-void Preloader::start() { impl_->start(); }
-bool Preloader::when_imported(std::function<void(Result<void>)> then) {
-  return impl_->when_imported(std::move(then));
-}
-void Preloader::stop_waiting() { impl_->stop_waiting(); }
-void Preloader::stop() { impl_->stop(); }
-bool Preloader::start(const Command& command, int local_rank, OnBegun on_begun) {
-  return impl_->start_worker(command, local_rank, std::move(on_begun));
-}
-int Preloader::pid() const { return impl_->pid(); }
 
 }  // namespace drun::agent

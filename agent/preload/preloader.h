@@ -15,19 +15,26 @@
 // Thread:  the io_context's only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "agent/preload/protocol.h"
+#include "agent/process/process.h"
+#include "agent/spawn/program_starter.h"
 #include "agent/spawn/worker_starter.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
 
 namespace drun::agent {
 
@@ -50,7 +57,6 @@ class Preloader final : public WarmStarter {
   Preloader(asio::io_context& io, Log log, PreloaderSpec spec, Listener& listener);
   Preloader(const Preloader&) = delete;
   Preloader& operator=(const Preloader&) = delete;
-  ~Preloader() override;
 
   // Starts the interpreter, unless it runs or is off.
   void start();
@@ -60,17 +66,57 @@ class Preloader final : public WarmStarter {
   // True: the imports are not done yet.
   bool when_imported(std::function<void(Result<void>)> then);
   // Ends the wait for the imports with success.
-  void stop_waiting();
+  void stop_waiting() { settle(Result<void>()); }
 
   // Kills the interpreter. It starts no more workers.
   void stop();
 
   bool start(const Command& command, int local_rank, OnBegun on_begun) override;
-  int pid() const override;
+  int pid() const override { return process_ && process_->is_running() ? process_->pid() : 0; }
 
  private:
-  class Impl;
-  const std::shared_ptr<Impl> impl_;
+  enum class State { Idle, Starting, Importing, Ready, Forking, Failed, Off };
+
+  void on_begun(const std::variant<Spawned, Refusal>& result);
+  void on_end(const ExitStatus& status);
+  void read_control();
+  void handle(const preload::Message& message);
+  void on_forked(int pid);
+  void answer(std::optional<Spawner::Begun> begun);
+  void read_output();
+  void log_lines(bool is_last);
+  void log_printed();
+  void fail(const std::string& what);
+  void turn_off(const std::string& reason);
+  void settle(const Result<void>& result);
+  void kill();
+  void close_all();
+  void report_plain(int local_rank, const std::string& reason);
+  std::string modules() const;
+  std::string not_begun(const Refusal& refusal) const;
+  bool is_importing() const { return state_ == State::Starting || state_ == State::Importing; }
+
+  asio::io_context& io_;
+  const Log log_;
+  const PreloaderSpec spec_;
+  Listener& listener_;
+  ProgramStarter starter_;
+  std::unique_ptr<ProgramStart> program_;
+  std::unique_ptr<Process> process_;
+  asio::posix::stream_descriptor control_;
+  asio::posix::stream_descriptor output_;
+  rendezvous::DeadlineTimer timer_;
+  State state_ = State::Idle;
+  bool is_stopped_ = false;
+  int deaths_ = 0;
+  std::optional<Error> failure_;
+  std::function<void(Result<void>)> waiting_;
+  OnBegun on_worker_;
+  UniqueFd channel_;  // to the worker that is being forked
+  std::array<char, 4096> buffer_{};
+  std::string line_;  // that is not complete
+  std::string tail_;
+  std::set<std::string> reasons_;
 };
 
 }  // namespace drun::agent

@@ -13,11 +13,9 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstdint>
 #include <ctime>
 #include <new>
 
-#include "agent/numbers.h"
 #include "agent/spawn/raw_syscall.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -35,15 +33,6 @@ T* map_zeroed(std::size_t count) {
   void* memory = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
-}
-
-template <typename T>
-bool take_number(std::string_view& text, T& value) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return true;
 }
 
 // `name` is relative to `directory`: "123/stat".
@@ -87,8 +76,9 @@ bool is_proc_ours(int self) {
   return shown == self;
 }
 
-// parents[pid] is the parent's pid, 0 for who is not there. A line of parents ends at pid 1 or at
-// one that went away meanwhile; the count guards against a number reused in a circle.
+// parents[pid]: the parent's pid; 0: there is no such process. A line of parents ends at pid 1 or
+// at a process that has ended meanwhile. The number of steps is limited in case reused pids form a
+// circle.
 bool is_below(const int* parents, int pid, int top, std::span<const int> except) {
   for (int steps = 0; pid > 0 && steps < 100'000; ++steps) {
     if (std::find(except.begin(), except.end(), pid) != except.end()) return false;
@@ -99,20 +89,6 @@ bool is_below(const int* parents, int pid, int top, std::span<const int> except)
 }
 
 }  // namespace
-
-bool parse_stat(std::string_view text, ProcessStat& stat) {
-  ProcessStat parsed;
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string_view::npos || !take_number(text, parsed.pid)) return false;
-  text.remove_prefix(std::min(text.size(), text.rfind(')') + 1));
-  if (text.size() < 3 || text[0] != ' ') return false;
-  parsed.state = text[1];
-  text.remove_prefix(2);
-  if (!take_number(text, parsed.parent) || !take_number(text, parsed.group)) return false;
-  if (parsed.pid <= 0 || parsed.parent < 0) return false;
-  stat = parsed;
-  return true;
-}
 
 bool become_subreaper() { return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0; }
 
@@ -146,10 +122,9 @@ std::span<const ProcessStat> Descendants::all() const& { return {found_, count_}
 bool send_signal(const ProcessStat& process, int signal) {
   const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   ProcessStat again;
-  // The descriptor is pinned to one process, and that one is ours if it has the parent we saw, or
-  // us, who adopt it when that parent is gone.
+  // The descriptor is pinned to one process, which may have got the number since the snapshot.
   if (!pidfd || !read_stat_of(process.pid, again)) return false;
-  if (again.parent != process.parent && again.parent != getpid()) return false;
+  if (again.started_ticks != process.started_ticks) return false;
   return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
 }
 
@@ -161,37 +136,6 @@ void signal_known_group(int group, int session, int signal) {
   const pid_t leaders_session = getsid(group);
   const bool is_of_session = leaders_session == session || (leaders_session < 0 && errno == ESRCH);
   if (is_child || is_of_session) kill(-group, signal);
-}
-
-bool parse_handles(std::string_view status, int signal) {
-  constexpr std::string_view kField = "\nSigCgt:\t";
-  const std::size_t at = status.find(kField);
-  if (at == std::string_view::npos || signal < 1 || signal > 64) return false;
-  const std::string_view digits = status.substr(at + kField.size(), 16);
-  return (leading_number<std::uint64_t>(digits, 16).value_or(0) >> (signal - 1) & 1) != 0;
-}
-
-bool handles_signal(int pid, int signal) {
-  return parse_handles(read_proc_file("/proc/" + std::to_string(pid) + "/status"), signal);
-}
-
-std::string read_proc_file(const std::string& path, std::size_t most_bytes) {
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> piece;
-  while (file && text.size() < most_bytes) {
-    const ssize_t size =
-        read(file.get(), piece.data(), std::min(piece.size(), most_bytes - text.size()));
-    if (size <= 0) break;
-    text.append(piece.data(), static_cast<std::size_t>(size));
-    if (static_cast<std::size_t>(size) < piece.size()) break;
-  }
-  return text;
-}
-
-std::string process_name(int pid) {
-  const std::string name = read_proc_file("/proc/" + std::to_string(pid) + "/comm");
-  return name.substr(0, std::min<std::size_t>(name.find('\n'), 64));
 }
 
 namespace {

@@ -14,22 +14,10 @@
 #include <chrono>
 #include <cstddef>
 #include <span>
-#include <string>
-#include <string_view>
+
+#include "agent/process/proc.h"
 
 namespace drun::agent {
-
-struct ProcessStat {
-  int pid = 0;
-  char state = '?';
-  int parent = 0;
-  int group = 0;
-  bool operator==(const ProcessStat&) const = default;
-};
-
-// Parses the beginning of /proc/<pid>/stat, in which the name can contain any characters, including
-// blanks and parentheses. If the text is invalid, returns false and leaves `stat` unchanged.
-bool parse_stat(std::string_view text, ProcessStat& stat);
 
 // Makes this process adopt orphans. False if the kernel does not support it (before Linux 3.4).
 bool become_subreaper();
@@ -59,19 +47,6 @@ void signal_known_group(int group, int session, int signal);
 
 // Sends a signal if the pid still belongs to the process of the snapshot.
 bool send_signal(const ProcessStat& process, int signal);
-
-// Whether a /proc/<pid>/status text lists a handler for that signal (SigCgt).
-bool parse_handles(std::string_view status, int signal);
-
-// The same for a process. Also false if its status cannot be read.
-bool handles_signal(int pid, int signal);
-
-// The beginning of a file in /proc or /sys; empty if it cannot be read. Allocates memory, as
-// process_name() does.
-std::string read_proc_file(const std::string& path, std::size_t most_bytes = 4096);
-
-// /proc/<pid>/comm.
-std::string process_name(int pid);
 
 // --- Sweep: kills and reaps all processes below this process, as the last resort
 //

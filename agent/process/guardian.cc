@@ -27,7 +27,7 @@
 namespace drun::agent {
 namespace {
 
-// Told to the agent when the guardian dies. Nothing else uses SIGIO.
+// The agent gets it when the guardian dies. Nothing else uses SIGIO.
 constexpr int kGuardianGone = SIGIO;
 
 // The agent's end of the pair: its signal handler has no other way to know it than a static.
@@ -69,15 +69,16 @@ void set_disposition(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-// `signal` comes to this process when the other end of the pair closes, which death does. A signal
-// rather than an event: it is heard whatever the event loop is doing, and SIGCONT even by a stopped
-// process (fcntl(2), F_SETSIG).
-bool hear_of_death(int end, int signal) {
+// This process gets `signal` when the other end of the pair closes, as it does when that process
+// dies. A signal arrives whatever the event loop is doing, and SIGCONT even in a stopped process
+// (fcntl(2), F_SETSIG).
+bool signal_at_close(int end, int signal) {
   return fcntl(end, F_SETOWN, getpid()) == 0 && fcntl(end, F_SETSIG, signal) == 0 &&
          fcntl(end, F_SETFL, O_ASYNC) == 0;
 }
 
-// One byte from the guardian: it hears of us from here on. So no worker starts before both listen.
+// Waits for a byte from the guardian, which is then notified of our end. So no worker starts before
+// each is notified of the other.
 bool await_guardian() {
   char go = 0;
   ssize_t got = 0;
@@ -132,14 +133,14 @@ int be_agent(int end, const std::function<int()>& agent) {
   become_subreaper();
   // Continues us if we are stopped when the guardian dies; SIGIO, already pending, then ends us.
   prctl(PR_SET_PDEATHSIG, SIGCONT);
-  const bool is_heard = await_guardian();
+  const bool is_watched = await_guardian();
   set_disposition(kGuardianGone, on_guardian_gone);
-  hear_of_death(end, kGuardianGone);
+  signal_at_close(end, kGuardianGone);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   // It may have died before we listened, with its byte sent or not.
-  if (!is_heard || is_guardian_gone()) _exit(128 + SIGKILL);
+  if (!is_watched || is_guardian_gone()) _exit(128 + SIGKILL);
   return agent();
 }
 
@@ -155,7 +156,7 @@ void drop_descriptors(int end) {
   close_descriptors(kept + 1, ~0U);
 }
 
-// Reaps everyone who has ended; the agent's end, if it is among them, is put into `agent_end`.
+// Reaps all children that have ended, and stores the agent's end if it is among them.
 void reap_all(pid_t agent, std::optional<ExitStatus>& agent_end) {
   siginfo_t info{};
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
@@ -164,7 +165,7 @@ void reap_all(pid_t agent, std::optional<ExitStatus>& agent_end) {
   }
 }
 
-void say(const std::string& text) {
+void print(const std::string& text) {
   const std::string line = "drun: " + text + "\n";
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // no reader is left
 }
@@ -230,16 +231,17 @@ void remove_directories(std::vector<std::string> directories) {
   const AgentRecords records = read_records(end);
   if (killed == nullptr && records.keeps_leftovers) _exit(exit_code(agent_end));
   if (killed != nullptr && killed->signal != last_forwarded)
-    say("the agent was ended by " + to_string(agent_end) + "; stopping what is left of the job");
+    print("the agent was ended by " + to_string(agent_end) + "; stopping what is left of the job");
   if (killed == nullptr)
     foreign.insert(foreign.end(), records.unkillable.begin(), records.unkillable.end());
   const SweepResult left = sweep(foreign, kSweepLimit);
   if (left.was_blind)
-    say("the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
+    print(
+        "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
         "workers' process groups were killed, and processes that left them may still run");
   for (std::size_t i = 0; i < left.count; ++i)
-    say("process " + std::to_string(left.pids[i]) +
-        " could not be killed: it is stuck in the kernel, or another user's");
+    print("process " + std::to_string(left.pids[i]) +
+          " could not be killed: it is stuck in the kernel, or another user's");
   if (killed != nullptr) remove_directories(records.directories);
   _exit(exit_code(agent_end));
 }
@@ -267,10 +269,10 @@ void renew_foreign(std::vector<int>& foreign, pid_t agent) {
 [[noreturn]] void be_guardian(pid_t agent, int end, const sigset_t& signals,
                               std::vector<int> foreign) {
   drop_descriptors(end);
-  hear_of_death(end, SIGCONT);
+  signal_at_close(end, SIGCONT);
   send(end, "g", 1, MSG_NOSIGNAL);
   set_disposition(SIGPIPE, SIG_IGN);
-  set_disposition(SIGTTOU, SIG_IGN);  // its line is said from the background too
+  set_disposition(SIGTTOU, SIG_IGN);  // it may print while it is in the background
   std::optional<ExitStatus> agent_end;
   int last_forwarded = 0;
   bool is_started = false;
@@ -283,7 +285,7 @@ void renew_foreign(std::vector<int>& foreign, pid_t agent) {
       remove_abandoned_scratch(kMemoryDirectory);
     if (signal == SIGCHLD && !foreign.empty()) renew_foreign(foreign, agent);
     if (signal <= 0 || signal == SIGCHLD) continue;
-    if (signal == SIGCONT && info.si_code > 0) continue;  // the kernel's word: the agent is dead
+    if (signal == SIGCONT && info.si_code > 0) continue;  // from the kernel: the agent is dead
     if (kill(agent, signal) == 0 && signal != SIGCONT) last_forwarded = signal;
   }
 }

@@ -3,11 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "agent/numbers.h"
-#include "agent/process/descendants.h"
+#include "agent/process/proc.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {
@@ -42,44 +43,11 @@ void KernelLog::read(const std::function<void(std::string_view)>& visit) {
   }
 }
 
-namespace {
-
-constexpr std::size_t kFileLimit = 64 * 1024;
-
-// Calls `visit` with every line, without its end.
-template <typename Visit>
-void for_each_line(std::string_view text, const Visit& visit) {
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    visit(text.substr(0, end));
-    if (end == std::string_view::npos) return;
-    text.remove_prefix(end + 1);
-  }
-}
-
-// A memory controller named among "cpu,memory".
-bool names_memory(std::string_view controllers) {
-  while (true) {
-    const std::size_t comma = controllers.find(',');
-    if (controllers.substr(0, comma) == "memory") return true;
-    if (comma == std::string_view::npos) return false;
-    controllers.remove_prefix(comma + 1);
-  }
-}
-
-std::string in_directory(std::string_view path, std::string_view file) {
-  return std::string(path) + (path.ends_with('/') ? "" : "/") + std::string(file);
-}
-
-}  // namespace
-
 std::optional<std::uint64_t> parse_oom_kills(std::string_view text) {
   constexpr std::string_view kName = "oom_kill ";
-  std::optional<std::uint64_t> kills;
-  for_each_line(text, [&kills, kName](std::string_view line) {
-    if (line.starts_with(kName)) kills = leading_number<std::uint64_t>(line.substr(kName.size()));
-  });
-  return kills;
+  for (const std::string_view line : split(text, '\n'))
+    if (line.starts_with(kName)) return leading_number<std::uint64_t>(line.substr(kName.size()));
+  return std::nullopt;
 }
 
 std::optional<int> parse_oom_victim(std::string_view text) {
@@ -92,44 +60,32 @@ std::optional<int> parse_oom_victim(std::string_view text) {
   return is_kernels ? leading_number<int>(text.substr(at + kDeed.size())) : std::nullopt;
 }
 
-OomFiles parse_cgroups(std::string_view text) {
+OomFiles oom_files(std::string_view proc_self_cgroup) {
   OomFiles files;
-  for_each_line(text, [&files](std::string_view line) {
-    const std::size_t first = line.find(':');
-    if (first == std::string_view::npos) return;
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string_view::npos) return;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    const std::string_view path = line.substr(second + 1);
-    if (!path.starts_with('/')) return;
-    if (line.starts_with("0::"))
-      files.v2 = "/sys/fs/cgroup" + in_directory(path, "memory.events");
-    else if (names_memory(controllers))
-      files.v1 = "/sys/fs/cgroup/memory" + in_directory(path, "memory.oom_control");
-  });
+  for (const CgroupEntry& entry : parse_cgroups(proc_self_cgroup)) {
+    const auto& names = entry.controllers;
+    const std::string folder(entry.path == "/" ? "" : entry.path);
+    if (names.empty())
+      files.v2 = "/sys/fs/cgroup" + folder + "/memory.events";
+    else if (std::find(names.begin(), names.end(), "memory") != names.end())
+      files.v1 = "/sys/fs/cgroup/memory" + folder + "/memory.oom_control";
+  }
   return files;
 }
 
-bool can_count_oom_kills() {
-  const OomFiles files = parse_cgroups(read_proc_file("/proc/self/cgroup", kFileLimit));
-  for (const std::string& path : {files.v2, files.v1})
-    if (!path.empty() && parse_oom_kills(read_proc_file(path, kFileLimit))) return true;
-  return false;
-}
-
-OomWatch::OomWatch() : files_(parse_cgroups(read_proc_file("/proc/self/cgroup", kFileLimit))) {}
-
-std::optional<std::uint64_t> OomWatch::count() const {
-  for (const std::string& path : {files_.v2, files_.v1}) {
+std::optional<std::uint64_t> count_oom_kills() {
+  constexpr std::size_t kMostBytes = 64 * 1024;
+  static const OomFiles files = oom_files(read_proc_file("/proc/self/cgroup", kMostBytes));
+  for (const std::string& path : {files.v2, files.v1}) {
     if (path.empty()) continue;
-    if (const auto kills = parse_oom_kills(read_proc_file(path, kFileLimit))) return kills;
+    if (const auto kills = parse_oom_kills(read_proc_file(path, kMostBytes))) return kills;
   }
   return std::nullopt;
 }
 
 void OomWatch::begin() {
   victims_.clear();
-  seen_ = count().value_or(0);
+  seen_ = count_oom_kills().value_or(0);
   log_.skip();
 }
 
@@ -138,7 +94,7 @@ bool OomWatch::is_victim(int pid) {
     if (const auto victim = parse_oom_victim(text)) victims_.insert(*victim);
   });
   const bool is_named = victims_.contains(pid);
-  const std::uint64_t kills = count().value_or(seen_);
+  const std::uint64_t kills = count_oom_kills().value_or(seen_);
   const bool is_counted = kills > seen_;
   if (is_counted) ++seen_;
   return is_named || is_counted;

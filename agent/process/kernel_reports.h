@@ -51,22 +51,19 @@ std::optional<std::uint64_t> parse_oom_kills(std::string_view text);
 // ...", or "Memory cgroup out of memory: Killed process 123 ...". "oom_reaper: ..." does not count.
 std::optional<int> parse_oom_victim(std::string_view text);
 
-// The files that count the kills of this process's cgroup, from the text of /proc/self/cgroup,
-// under the usual mount point.
+// The files that count the kills of this process's cgroup, under the usual mount point.
 struct OomFiles {
   std::string v2{};  // ".../memory.events"; empty: not in a v2 hierarchy
   std::string v1{};  // ".../memory.oom_control"; empty: no v1 memory controller
   bool operator==(const OomFiles&) const = default;
 };
-OomFiles parse_cgroups(std::string_view text);
+OomFiles oom_files(std::string_view proc_self_cgroup);
 
-// Whether the count of this process's cgroup can be read. Reads files.
-bool can_count_oom_kills();
+// Of this process's cgroup so far; absent: it cannot be read. Reads files.
+std::optional<std::uint64_t> count_oom_kills();
 
 class OomWatch {
  public:
-  OomWatch();
-
   // Only kills after this call count.
   void begin();
 
@@ -75,9 +72,6 @@ class OomWatch {
   bool is_victim(int pid);
 
  private:
-  std::optional<std::uint64_t> count() const;
-
-  OomFiles files_;
   KernelLog log_;
   std::uint64_t seen_ = 0;
   std::unordered_set<int> victims_;

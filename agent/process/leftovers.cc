@@ -18,6 +18,9 @@ namespace {
 
 constexpr std::size_t kListed = 20;
 constexpr int kKillLooks = 8;
+// A child that missed its group's signal began within this time after it, in 1/100 s. A later one
+// was started by something that had the signal.
+constexpr std::uint64_t kMissedWithinTicks = 500;
 
 bool has_children() {
   siginfo_t info{};
@@ -103,6 +106,7 @@ std::vector<int> Orphans::not_looked_at() const {
 void Orphans::begin() {
   groups_.clear();
   signaled_groups_.clear();
+  leaderless_groups_.clear();
   signaled_.clear();
   killed_.clear();
   leftovers_ = {};
@@ -118,9 +122,27 @@ void Orphans::signal_once(int signal, bool is_cleanup) {
   }
   for (const ProcessStat& process : found.all()) {
     if (!is_alive(process) || signaled_groups_.contains(process.group)) continue;
-    if (!signaled_.insert(process.pid).second) continue;
+    if (!signaled_.insert({process.pid, process.started_ticks}).second) continue;
     if (is_cleanup) note(leftovers_.terminated, process);
     if (send_signal(process, signal)) send_signal(process, SIGCONT);
+  }
+}
+
+void Orphans::signal_missed(int signal) {
+  std::erase_if(leaderless_groups_, [](int group) { return kill(-group, 0) != 0; });
+  if (leaderless_groups_.empty()) return;
+  const Descendants found(not_looked_at());
+  for (const ProcessStat& process : found.all()) {
+    const std::uint64_t began = process.started_ticks;
+    const bool may_have_missed =
+        process.parent == getpid() && leaderless_groups_.contains(process.group) &&
+        began >= group_signals_.begin && began <= group_signals_.end + kMissedWithinTicks;
+    if (!is_alive(process) || !may_have_missed) continue;
+    // Of a process that began while the groups were signaled, it is not known whether it has got
+    // the signal. If it had, it would have ended by it, unless it handles it; then it is not sent
+    // twice.
+    if (began <= group_signals_.end && handles_signal(process.pid, signal)) continue;
+    if (signaled_.insert({process.pid, began}).second) send_signal(process, signal);
   }
 }
 
@@ -146,9 +168,9 @@ bool Orphans::kill_found(bool is_cleanup) {
   }
   bool any_new = false;
   for (const ProcessStat& process : found.all()) {
-    const bool is_new = is_alive(process) && killed_.insert(process.pid).second;
-    const bool was_signaled =
-        signaled_.contains(process.pid) || signaled_groups_.contains(process.group);
+    const ProcessId id{process.pid, process.started_ticks};
+    const bool is_new = is_alive(process) && killed_.insert(id).second;
+    const bool was_signaled = signaled_.contains(id) || signaled_groups_.contains(process.group);
     if (is_new && is_cleanup && !was_signaled) note(leftovers_.terminated, process);
     send_signal(process, SIGKILL);
     any_new = any_new || is_new;
@@ -172,8 +194,6 @@ bool Orphans::reap(const IsWorker& is_worker) {
     if (is_worker(info.si_pid) || info.si_pid == spared_)
       return false;  // its Process reaps it, then this is called again
     waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
-    killed_.erase(info.si_pid);
-    signaled_.erase(info.si_pid);  // the number may be another's now
     std::erase(given_up_, info.si_pid);
   }
   if (given_up_.empty() && spared_ == 0) return false;

@@ -7,15 +7,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
-namespace drun::agent {
+#include "agent/process/proc.h"
 
-struct ProcessStat;
+namespace drun::agent {
 
 struct Leftover {
   int pid = 0;
@@ -65,10 +68,25 @@ class Orphans {
   // The members of this process group have been signaled and are not signaled again. They are
   // never reported as leftover processes.
   void mark_group(int group) { signaled_groups_.insert(group); }
+  // The workers' groups have just been signaled. `begin`: ticks_since_boot() before the first one.
+  void note_group_signals(std::uint64_t begin) {
+    group_signals_ = {.begin = begin, .end = ticks_since_boot()};
+  }
 
   // Sends `signal`, then SIGCONT, to each descendant that has not been signaled yet. `is_cleanup`:
   // every worker succeeded, so the processes found are reported as terminated.
   void signal_once(int signal, bool is_cleanup);
+
+  // A worker has died of the stop signal that its marked group got. From now on, signal_missed()
+  // looks at what is left of its group.
+  void note_stopped(int group) { leaderless_groups_.insert(group); }
+
+  // Sends `signal` to processes that their group's signal has missed because they began just after
+  // it: a program that creates a child may block signals until the child exists (posix_spawn(3),
+  // shells, Python), and then dies of the signal, which the child has not got. Only adopted members
+  // of groups of note_stopped() count, since a child of a living process may belong to its cleanup.
+  // Cheap if these groups have no members. Call it when a child has ended.
+  void signal_missed(int signal);
 
   // Sends `signal` to each descendant that handles it, including workers.
   void notify(int signal);
@@ -93,15 +111,23 @@ class Orphans {
   const Leftovers& leftovers() const { return leftovers_; }
 
  private:
+  // Identifies a process: its pid, and when it began.
+  using ProcessId = std::pair<int, std::uint64_t>;
+
   bool kill_found(bool is_cleanup);  // true if it found a process not killed before
+  std::vector<int> not_looked_at() const;
 
   std::unordered_set<int> groups_;
   bool is_blind_ = false;
   std::unordered_set<int> signaled_groups_;
-  std::unordered_set<int> signaled_;
-  std::unordered_set<int> killed_;
-  std::vector<int> not_looked_at() const;
-
+  struct Ticks {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  Ticks group_signals_;
+  std::unordered_set<int> leaderless_groups_;
+  std::set<ProcessId> signaled_;
+  std::set<ProcessId> killed_;
   int spared_ = 0;
   std::vector<int> given_up_;  // children of this process; their descendants are given up too
   Leftovers leftovers_;

@@ -32,7 +32,7 @@ Lifeline::Lifeline(asio::io_context& io, int fd, std::string pending, Signals::L
                    std::chrono::milliseconds silence)
     : fd_(::fcntl(fd, F_DUPFD_CLOEXEC, 3)),
       input_(io),
-      patience_(io),
+      silence_timer_(io),
       silence_(silence),
       held_(std::move(pending)),
       listener_(listener) {}
@@ -43,19 +43,20 @@ void Lifeline::start() {
   if (!ec) fd_.release();
   asio::post(input_.get_executor(), [this, ec] {
     if (is_stopped_) return;
-    take(std::exchange(held_, {}));
+    on_bytes(std::exchange(held_, {}));
     if (ec) return end();
-    await_sound();
+    restart_silence_timer();
     wait();
   });
 }
 
-void Lifeline::await_sound() {
+void Lifeline::restart_silence_timer() {
   if (is_stopped_) return;
-  patience_.expires_after(silence_);
-  patience_.async_wait([this](const error_code& ec) {
+  silence_timer_.expires_after(silence_);
+  silence_timer_.async_wait([this](const error_code& ec) {
     // One that expired just before it was set anew.
-    if (ec || is_stopped_ || patience_.expiry() > asio::steady_timer::clock_type::now()) return;
+    if (ec || is_stopped_ || silence_timer_.expiry() > asio::steady_timer::clock_type::now())
+      return;
     end();
   });
 }
@@ -64,7 +65,7 @@ void Lifeline::stop() {
   is_stopped_ = true;
   error_code ignored;
   input_.close(ignored);
-  patience_.cancel();
+  silence_timer_.cancel();
 }
 
 void Lifeline::wait() {
@@ -80,12 +81,12 @@ void Lifeline::read() {
   const ssize_t got = ::read(input_.native_handle(), buffer.data(), buffer.size());
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait();
   if (got <= 0) return end();
-  take(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
-  await_sound();
+  on_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+  restart_silence_timer();
   wait();
 }
 
-void Lifeline::take(std::string_view bytes) {
+void Lifeline::on_bytes(std::string_view bytes) {
   while (!bytes.empty() && !is_stopped_) {
     if (input_left_bytes_ > 0) {
       const std::string_view piece = bytes.substr(0, input_left_bytes_);
@@ -101,11 +102,11 @@ void Lifeline::take(std::string_view bytes) {
       return;
     }
     bytes.remove_prefix(end + 1);
-    obey(std::exchange(held_, {}));
+    handle(std::exchange(held_, {}));
   }
 }
 
-void Lifeline::obey(std::string_view line) {
+void Lifeline::handle(std::string_view line) {
   if (const auto ending = signal_after(line, "signal ")) return listener_.on_terminate(*ending);
   if (const auto passed = signal_after(line, "pass ")) {
     if (*passed == SIGUSR1 || *passed == SIGUSR2 || *passed == SIGCONT)
@@ -122,7 +123,7 @@ void Lifeline::obey(std::string_view line) {
 
 void Lifeline::end() {
   stop();
-  if (kills_) ::raise(SIGKILL);
+  if (kills_at_end_) ::raise(SIGKILL);
   listener_.on_terminate(SIGHUP);
 }
 

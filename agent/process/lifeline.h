@@ -57,8 +57,8 @@ class Lifeline {
     workers_input_ = &input;
     return *this;
   }
-  Lifeline& die_with_it(bool is_elastic) {
-    kills_ = is_elastic;
+  Lifeline& kill_at_end(bool is_elastic) {
+    kills_at_end_ = is_elastic;
     return *this;
   }
   void start();
@@ -66,21 +66,21 @@ class Lifeline {
 
  private:
   void wait();
-  void await_sound();
+  void restart_silence_timer();
   void read();
-  void take(std::string_view bytes);
-  void obey(std::string_view line);
+  void on_bytes(std::string_view bytes);
+  void handle(std::string_view line);
   void end();
 
   UniqueFd fd_;
   asio::posix::stream_descriptor input_;
-  asio::steady_timer patience_;
+  asio::steady_timer silence_timer_;
   std::chrono::milliseconds silence_;
   std::string held_;
   Signals::Listener& listener_;
   Input* workers_input_ = nullptr;
   std::size_t input_left_bytes_ = 0;  // bytes of input that still follow
-  bool kills_ = false;
+  bool kills_at_end_ = false;
   bool is_stopped_ = false;
   bool is_killing_ = false;
 };

@@ -12,12 +12,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "agent/spawn/raw_syscall.h"
 #include "agent/spawn/spawn.h"
 
 namespace drun::agent {
 namespace {
-
-constexpr idtype_t kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
 
 WorkerUsage usage_of(const rusage& usage) {
   const auto time = [](const timeval& value) {

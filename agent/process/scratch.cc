@@ -78,6 +78,10 @@ Result<void> ScratchDirectory::make() {
   return {};
 }
 
+void ScratchDirectory::clear() const {
+  if (is_made()) remove_contents_of(path_.c_str());
+}
+
 void set_scratch_parent(std::string directory) { parent() = std::move(directory); }
 
 const std::string& scratch_parent() { return parent(); }
@@ -160,12 +164,16 @@ bool is_scratch_name(std::string_view name) {
 
 bool holds_secret(const char* path) { return std::strstr(path, ".worker_key.") != nullptr; }
 
-void remove_tree(const char* path) {
+void remove_contents_of(const char* path) {
   const UniqueFd directory(open_directory(AT_FDCWD, path));
   struct stat about {};
   if (!directory || fstat(directory.get(), &about) != 0) return;
   RemovalLimits limits{.device = about.st_dev};
   remove_contents(directory.get(), 0, limits);
+}
+
+void remove_tree(const char* path) {
+  remove_contents_of(path);
   rmdir(path);
 }
 

@@ -37,6 +37,8 @@ class ScratchDirectory {
   ~ScratchDirectory();
 
   Result<void> make();
+  // Removes its content, as far as possible.
+  void clear() const;
   bool is_made() const { return !path_.empty(); }
   // Empty before make().
   const std::string& path() const { return path_; }
@@ -65,8 +67,9 @@ bool holds_secret(const char* path);
 
 inline constexpr int kMostRemoved = 1 << 16;
 
-// Removes the directory and everything in it, as far as possible. Async-signal-safe. Blocks while
-// its file system does.
+// Removes everything in the directory, and the directory itself, as far as possible.
+// Async-signal-safe. Blocks while its file system does.
+void remove_contents_of(const char* path);
 void remove_tree(const char* path);
 
 // Locks a directory that this process has just created, until the process ends. False if it is

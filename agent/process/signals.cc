@@ -25,7 +25,7 @@ void Signals::start() {
   wanted.insert(wanted.end(), {SIGUSR1, SIGUSR2, SIGCONT});
   for (const int signal : wanted) {
     if (is_ignored(signal)) continue;
-    error_code cannot_be_caught;  // SIGKILL in the user's list: nothing to hear
+    error_code cannot_be_caught;  // SIGKILL in the user's list
     signals_.add(signal, cannot_be_caught);
   }
   wait();

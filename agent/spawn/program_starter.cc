@@ -9,16 +9,6 @@
 #include "agent/spawn/child_descriptors.h"
 
 namespace drun::agent {
-namespace {
-
-std::variant<Spawned, NotStarted, NotBound> begun_or_refused(
-    const std::variant<Spawner::Begun, NotStarted, NotBound>& result) {
-  if (const auto* begun = std::get_if<Spawner::Begun>(&result)) return begun->spawned;
-  if (const auto* not_bound = std::get_if<NotBound>(&result)) return *not_bound;
-  return std::get<NotStarted>(result);
-}
-
-}  // namespace
 
 class ProgramStarter::Impl : public std::enable_shared_from_this<Impl> {
  public:
@@ -96,14 +86,19 @@ class ProgramStarter::Impl : public std::enable_shared_from_this<Impl> {
     waiting_.pop_front();
     auto result = spawner_->begin(program->command);
     program->descriptors.clear();
-    if (auto* begun = std::get_if<Spawner::Begun>(&result); begun != nullptr && begun->start) {
-      program->start = std::move(begun->start);
+    const OnBegun on_begun = std::exchange(program->on_begun, nullptr);
+    if (const auto* refusal = std::get_if<Refusal>(&result)) {
+      if (on_begun) on_begun(*refusal);
+      return;
+    }
+    auto& begun = std::get<Spawner::Begun>(result);
+    if (begun.start) {
+      program->start = std::move(begun.start);
       program->sign.assign(program->start->sign());
       starting_.push_back(program);
       watch(program);
     }
-    if (const OnBegun on_begun = std::exchange(program->on_begun, nullptr))
-      on_begun(begun_or_refused(result));
+    if (on_begun) on_begun(begun.spawned);
   }
 
   void watch(const ProgramPtr& program) {

@@ -43,7 +43,7 @@ class ProgramStarter {
  public:
   // Called once, from the io_context, when the process exists (the callee then owns the pidfd) or
   // was refused. If the program cannot be found, ended() may report it later.
-  using OnBegun = std::function<void(const std::variant<Spawned, NotStarted, NotBound>&)>;
+  using OnBegun = std::function<void(const std::variant<Spawned, Refusal>&)>;
   // At most `most_at_once` programs are between clone and exec.
   ProgramStarter(asio::io_context& io, std::size_t most_at_once);
   ProgramStarter(const ProgramStarter&) = delete;

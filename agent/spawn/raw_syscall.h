@@ -9,6 +9,7 @@
 #pragma once
 
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,11 +17,20 @@
 #include <cstdint>
 #include <span>
 
-#ifndef SYS_close_range  // Linux 5.9; older headers lack it
+// Names that older headers lack.
+#ifndef SYS_pidfd_open  // Linux 5.3
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range  // Linux 5.9
 #define SYS_close_range 436
+#endif
+#ifndef SYS_faccessat2  // Linux 5.8
+#define SYS_faccessat2 439
 #endif
 
 namespace drun::agent {
+
+inline constexpr idtype_t kPidfd = static_cast<idtype_t>(3);  // waitid's P_PIDFD, Linux 5.4
 
 #if defined(__x86_64__) || defined(__aarch64__)
 inline constexpr bool kHasRawSyscalls = true;

@@ -48,13 +48,6 @@ constexpr bool kSharesMemory = kHasRawSyscalls;
 constexpr int kMemory = kSharesMemory ? CLONE_VM : 0;
 constexpr std::size_t kStackBytes = 64 * 1024;
 
-#ifndef SYS_faccessat2
-#define SYS_faccessat2 439
-#endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-
 enum class Step { Binding, MemoryBinding, Starting };
 
 // All the child needs; it lies at the far end of the child's stack, in shared memory.
@@ -331,7 +324,7 @@ pid_t fork_child(const ChildStack& stack, int& pidfd) {
 
 using namespace spawning;
 
-std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
+std::variant<Spawned, Refusal> spawn(const Command& command) {
   assert(!command.argv.empty());
   const ChildStack stack;
   if (!stack.is_mapped()) return NotStarted{ENOMEM};
@@ -346,8 +339,7 @@ std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
   if (!refusal) return Spawned{.pid = pid, .pidfd = pidfd, .memory_error = launch.memory_error};
   reap(pid);
   close(pidfd);
-  if (const auto* not_bound = std::get_if<NotBound>(&*refusal)) return *not_bound;
-  return std::get<NotStarted>(*refusal);
+  return *refusal;
 }
 
 class Spawner::Impl {
@@ -359,7 +351,7 @@ class Spawner::Impl {
     return slots_.empty() || std::any_of(slots_.begin(), slots_.end(),
                                          [](const Slot& slot) { return slot.is_free(); });
   }
-  std::variant<Begun, NotStarted, NotBound> begin(const Command& command);
+  std::variant<Begun, Refusal> begin(const Command& command);
 
  private:
   class SharedStart;
@@ -373,7 +365,7 @@ class Spawner::Impl {
     bool is_abandoned = false;  // nothing waits for its child any more
   };
 
-  std::variant<Begun, NotStarted, NotBound> wait_for(const Command& command);
+  std::variant<Begun, Refusal> wait_for(const Command& command);
 
   const ChildDescriptors& descriptors_;
   std::vector<Slot> slots_;  // none: children are waited for, one after the other
@@ -434,15 +426,14 @@ class Spawner::Impl::SharedStart final : public Start {
   bool has_left_ = false;
 };
 
-std::variant<Spawner::Begun, NotStarted, NotBound> Spawner::Impl::wait_for(const Command& command) {
+std::variant<Spawner::Begun, Refusal> Spawner::Impl::wait_for(const Command& command) {
   auto result = spawn(command);
   if (const auto* spawned = std::get_if<Spawned>(&result))
     return Begun{.spawned = *spawned, .start = nullptr};
-  if (const auto* refused = std::get_if<NotBound>(&result)) return *refused;
-  return std::get<NotStarted>(result);
+  return std::get<Refusal>(result);
 }
 
-std::variant<Spawner::Begun, NotStarted, NotBound> Spawner::Impl::begin(const Command& command) {
+std::variant<Spawner::Begun, Refusal> Spawner::Impl::begin(const Command& command) {
   assert(!command.argv.empty() && has_room());
   if (slots_.empty()) return wait_for(command);
   const auto slot =
@@ -494,7 +485,7 @@ Spawner::~Spawner() = default;
 
 bool Spawner::has_room() const { return impl_->has_room(); }
 
-std::variant<Spawner::Begun, NotStarted, NotBound> Spawner::begin(const Command& command) {
+std::variant<Spawner::Begun, Refusal> Spawner::begin(const Command& command) {
   return impl_->begin(command);
 }
 

@@ -41,11 +41,14 @@ struct NotBound {
 };
 
 using Refusal = std::variant<NotStarted, NotBound>;
+inline int error_number_of(const Refusal& refusal) {
+  return std::visit([](const auto& reason) { return reason.error_number; }, refusal);
+}
 
 // Descriptors above 2 that are not close-on-exec are inherited. The lookup is execvp's: PATH is the
 // worker's own, a missing PATH is "/bin:/usr/bin", an empty element is the working directory,
 // EACCES wins over ENOENT. A text file without #! is given to /bin/sh. Requires a non-empty argv.
-std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
+std::variant<Spawned, Refusal> spawn(const Command& command);
 
 // A child between clone and exec. Destroying it leaves the child alone: its stack is not used again
 // before the kernel reports that the child has left our memory.
@@ -92,7 +95,7 @@ class Spawner {
 
   // The command and its borrowed data, except descriptors, must stay valid until the start is done.
   // Requires has_room(). If the program cannot be found, the start may report it later.
-  std::variant<Begun, NotStarted, NotBound> begin(const Command& command);
+  std::variant<Begun, Refusal> begin(const Command& command);
 
  private:
   class Impl;

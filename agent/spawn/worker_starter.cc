@@ -108,9 +108,7 @@ bool WorkerStarter::ask_warm(int local_rank) {
 
 void WorkerStarter::begin_plainly(int local_rank) {
   auto result = spawner_.begin(commands_[static_cast<std::size_t>(local_rank)]);
-  if (const auto* not_started = std::get_if<NotStarted>(&result))
-    return refuse(local_rank, *not_started);
-  if (const auto* not_bound = std::get_if<NotBound>(&result)) return refuse(local_rank, *not_bound);
+  if (const auto* refusal = std::get_if<Refusal>(&result)) return refuse(local_rank, *refusal);
   take(local_rank, std::move(std::get<Spawner::Begun>(result)));
 }
 

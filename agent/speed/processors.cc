@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "agent/numbers.h"
-#include "agent/process/descendants.h"
+#include "agent/process/proc.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {
@@ -17,13 +18,6 @@ namespace {
 constexpr int kMostProcessors = 1024;
 constexpr int kMostLevels = 16;  // of cgroups
 constexpr std::uint64_t kMicroseconds = 1'000'000;
-
-std::string_view next_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
-}
 
 std::uint64_t processor_number(std::string_view text) {
   return leading_number<std::uint64_t>(text).value_or(0);
@@ -58,7 +52,7 @@ std::vector<std::string> heat_files(const std::string& root) {
 }  // namespace
 
 void read_proc_stat(std::string_view text, long ticks_per_second, ProcessorTimes& times) {
-  std::string_view line = next_line(text);
+  std::string_view line = text.substr(0, text.find('\n'));
   if (!line.starts_with("cpu ") || ticks_per_second <= 0) return;
   std::array<std::uint64_t, 8> ticks{};
   std::size_t count = 0;
@@ -78,8 +72,7 @@ void read_proc_stat(std::string_view text, long ticks_per_second, ProcessorTimes
 void read_cpu_stat(std::string_view text, ProcessorTimes& times) {
   std::uint64_t used_us = 0;
   std::uint64_t throttled_us = 0;
-  while (!text.empty()) {
-    const std::string_view line = next_line(text);
+  for (const std::string_view line : split(text, '\n')) {
     const std::size_t blank = std::min(line.find(' '), line.size());
     const std::string_view name = line.substr(0, blank);
     const std::uint64_t value = processor_number(line.substr(std::min(blank + 1, line.size())));
@@ -112,17 +105,11 @@ void compare(const ProcessorTimes& before, const ProcessorTimes& now, NodeSpeed&
 
 Processors::Processors(std::string root) : root_(std::move(root)), heat_(heat_files(root_)) {
   const std::string cgroups = read_proc_file(root_ + "/proc/self/cgroup");
-  std::string_view text = cgroups;
-  while (!text.empty()) {
-    const std::string_view line = next_line(text);  // "4:cpu,cpuacct:/path" or "0::/path"
-    const std::size_t first = std::min(line.find(':'), line.size());
-    const std::size_t second = std::min(line.find(':', first + 1), line.size());
-    if (second == line.size()) continue;
-    const std::string names = "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
-    const std::string_view path = line.substr(second + 1);
-    if (names == ",,") add_cpu_stats(root_ + "/sys/fs/cgroup", path, cpu_stats_);
-    if (names.find(",cpu,") != names.npos)
-      add_cpu_stats(root_ + "/sys/fs/cgroup/cpu", path, cpu_stats_);
+  for (const CgroupEntry& entry : parse_cgroups(cgroups)) {
+    const auto& names = entry.controllers;
+    if (names.empty()) add_cpu_stats(root_ + "/sys/fs/cgroup", entry.path, cpu_stats_);
+    if (std::find(names.begin(), names.end(), "cpu") != names.end())
+      add_cpu_stats(root_ + "/sys/fs/cgroup/cpu", entry.path, cpu_stats_);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "agent/output/worker_stream.h"
 #include "agent/spawn/command.h"
+#include "agent/spawn/raw_syscall.h"
 #include "agent/spawn/spawn.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/job/outcome.h"
@@ -23,7 +24,6 @@ namespace {
 constexpr std::size_t kMostOutputBytes = std::size_t{1} << 20;
 constexpr std::size_t kHelperReadBytes = std::size_t{32} << 10;
 constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
-constexpr idtype_t kHelperPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
 
 // A debugger is not to ask the network, nor to run the worker's Python in its own.
 const std::vector<EnvironmentEntry> kEnvironment{
@@ -40,14 +40,14 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
              std::span<const std::string> environment, std::chrono::milliseconds limit) {
     if (const std::string trouble = launch(starter, argv, environment); !trouble.empty()) {
       end_.trouble = trouble;
-      return asio::post(io_, [self = shared_from_this()] { self->tell(); });
+      return asio::post(io_, [self = shared_from_this()] { self->report(); });
     }
     timer_.expires_after(limit);
     timer_.async_wait([self = shared_from_this()](const error_code& ec) {
       if (ec) return;
       self->end_.is_late = true;
       self->kill();
-      self->tell();  // one that is stuck in the kernel is not waited for
+      self->report();  // one that is stuck in the kernel is not waited for
     });
   }
 
@@ -92,23 +92,17 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
     return "";
   }
 
-  void began(const std::variant<Spawned, NotStarted, NotBound>& begun) {
+  void began(const std::variant<Spawned, Refusal>& begun) {
     if (const auto* child = std::get_if<Spawned>(&begun)) {
       pidfd_.assign(child->pidfd);
       pid_ = child->pid;
       return await_end();
     }
-    if (const auto* failed = std::get_if<NotStarted>(&begun))
-      refused(*failed);
-    else
-      refused(std::get<NotBound>(begun));
-    tell();
+    refused(std::get<Refusal>(begun));
+    report();
   }
 
-  void refused(const Refusal& refusal) {
-    const auto* failed = std::get_if<NotStarted>(&refusal);
-    end_.trouble = failed != nullptr ? system_message(failed->error_number) : "cannot be started";
-  }
+  void refused(const Refusal& refusal) { end_.trouble = system_message(error_number_of(refusal)); }
 
   void take(std::string_view bytes) {
     const std::size_t room = kMostOutputBytes - end_.output.size();
@@ -123,7 +117,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
                         self->reap();
                         if (const auto refusal = self->start_->ended()) self->refused(*refusal);
                         if (self->on_end_) self->reader_->take_now();
-                        self->tell();
+                        self->report();
                         self->close();
                       });
   }
@@ -138,10 +132,10 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   void reap() {
     if (!pidfd_.is_open()) return;
     siginfo_t info{};
-    waitid(kHelperPidfd, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | WNOHANG);
+    waitid(kPidfd, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | WNOHANG);
   }
 
-  void tell() {
+  void report() {
     timer_.cancel();
     if (on_end_) std::exchange(on_end_, nullptr)(end_);
   }

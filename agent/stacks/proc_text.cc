@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 #include "agent/numbers.h"
+#include "agent/process/proc.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {
 
+constexpr std::size_t kNameBytes = 64;
 constexpr int kCapSysPtrace = 19;  // capabilities(7)
 
 struct NamedCall {
@@ -63,16 +65,6 @@ std::string call_name(std::string_view text) {
   return "system call " + std::to_string(*called);
 }
 
-std::string comm_of(std::string_view text) {
-  std::string name(text.substr(0, text.find('\n')));
-  return name.substr(0, 64);
-}
-
-char letter_of(std::string_view stat) {
-  const std::size_t name_end = stat.rfind(')');
-  return name_end == stat.npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
-}
-
 // Between a program's system call and the function that carries it out.
 bool is_kernel_entry(std::string_view function) {
   constexpr std::array kBegins{
@@ -91,12 +83,9 @@ bool is_kernel_entry(std::string_view function) {
 // "[<0>] futex_wait_queue+0x61/0xa0" -> "futex_wait_queue", without those of kernel entry.
 std::vector<std::string_view> kernel_functions(std::string_view text) {
   std::vector<std::string_view> functions;
-  while (!text.empty() && functions.size() < kMostFrames) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (const std::string_view line : split(text, '\n')) {
     const std::size_t name = line.find("] ");
-    if (name == line.npos) continue;
+    if (name == line.npos || functions.size() >= kMostFrames) continue;
     const std::string_view function = line.substr(name + 2, line.find('+') - name - 2);
     if (!is_kernel_entry(function)) functions.push_back(function);
   }
@@ -104,24 +93,6 @@ std::vector<std::string_view> kernel_functions(std::string_view text) {
 }
 
 }  // namespace
-
-std::optional<std::uint64_t> parse_cpu_ticks(std::string_view stat) {
-  constexpr int kFirst = 12;  // utime, counted from the state behind the name; then three more
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == stat.npos) return std::nullopt;
-  std::uint64_t ticks = 0;
-  std::string_view rest = stat.substr(name_end + 1);
-  for (int field = 1; field < kFirst + 4; ++field) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    const std::string_view word = first_word(rest);
-    rest.remove_prefix(word.size());
-    if (field < kFirst) continue;
-    const auto value = leading_number<std::uint64_t>(word);
-    if (!value) return std::nullopt;
-    ticks += *value;
-  }
-  return ticks;
-}
 
 std::string state_words(char state) {
   switch (state) {
@@ -145,8 +116,10 @@ std::string state_words(char state) {
 }
 
 ThreadStack thread_of(const ThreadFiles& files) {
-  ThreadStack thread{.name = comm_of(files.comm)};
-  const char state = letter_of(files.stat);
+  ThreadStack thread{.name = files.comm.substr(0, std::min(files.comm.find('\n'), kNameBytes))};
+  ProcessStat stat;
+  parse_stat(files.stat, stat);
+  const char state = stat.state;
   const std::string call = call_name(files.syscall);
   std::vector<std::string_view> functions = kernel_functions(files.kernel_stack);
   std::string_view channel = first_word(files.wchan);
@@ -162,34 +135,6 @@ ThreadStack thread_of(const ThreadFiles& files) {
   for (const std::string_view function : functions)
     thread.frames.push_back(std::string(function) + " (kernel)");
   return thread;
-}
-
-std::vector<std::vector<ProcessStat>> trees_below(std::span<const int> tops,
-                                                  std::span<const ProcessStat> all,
-                                                  std::size_t most) {
-  constexpr int kDeepest = 1000;  // against a number reused in a circle
-  std::unordered_map<int, std::size_t> top_of;
-  for (std::size_t i = 0; i < tops.size(); ++i)
-    if (tops[i] > 0) top_of.emplace(tops[i], i);
-  std::unordered_map<int, int> parents;
-  for (const ProcessStat& process : all) parents.emplace(process.pid, process.parent);
-  std::vector<std::vector<ProcessStat>> trees(tops.size());
-  for (const ProcessStat& process : all) {
-    int pid = process.pid;
-    for (int steps = 0; steps < kDeepest && !top_of.contains(pid); ++steps) {
-      const auto parent = parents.find(pid);
-      if (parent == parents.end()) break;
-      pid = parent->second;
-    }
-    const auto top = top_of.find(pid);
-    if (top == top_of.end()) continue;
-    std::vector<ProcessStat>& tree = trees[top->second];
-    if (process.pid == pid)
-      tree.insert(tree.begin(), process);
-    else if (tree.size() < most)
-      tree.push_back(process);
-  }
-  return trees;
 }
 
 std::string ptrace_objection(const std::optional<std::string>& yama, std::string_view status) {

@@ -13,16 +13,12 @@ namespace {
 
 constexpr std::size_t kFrameBytes = 160;
 
-// Calls `visit` with every line, without its end.
-template <typename Visit>
-void for_each_stripped_line(std::string_view text, const Visit& visit) {
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
+// Without line ends.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines = split(text, '\n');
+  for (std::string_view& line : lines)
     if (line.ends_with('\r')) line.remove_suffix(1);
-    visit(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  return lines;
 }
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -95,6 +91,15 @@ std::string eu_frame(std::string_view named) {
   return frame(function.substr(0, function.find('@')), file_name(place));
 }
 
+// eu-stack -s prints a frame's place in the source on a separate line:
+// "    /src/group.cc:12:3".
+void set_place(std::string& eu_frame, std::string_view place) {
+  const std::string function = eu_frame.substr(0, eu_frame.find(" ("));
+  const std::string_view file = file_name(place);
+  const std::size_t line_end = file.find(':', std::min(file.find(':') + 1, file.size()));
+  eu_frame = frame(function, file.substr(0, line_end));
+}
+
 std::vector<ThreadStack> without_empty(std::vector<ThreadStack> threads) {
   std::erase_if(threads, [](const ThreadStack& thread) { return thread.frames.empty(); });
   if (threads.size() > kMostThreads) threads.resize(kMostThreads);
@@ -105,31 +110,25 @@ std::vector<ThreadStack> without_empty(std::vector<ThreadStack> threads) {
 
 std::vector<ThreadStack> parse_py_spy(std::string_view text) {
   std::vector<ThreadStack> threads;
-  for_each_stripped_line(text, [&threads](std::string_view line) {
-    if (line.starts_with("Thread ")) {
-      threads.push_back({.name = quoted(line)});
-      return;
-    }
-    if (!line.starts_with("    ") || trimmed(line).empty()) return;
-    line = trimmed(line);
-    const std::size_t place = line.rfind(" (");
-    if (place == line.npos || !line.ends_with(')')) return;
-    const std::string_view where = line.substr(place + 2, line.size() - place - 3);
-    add_frame(threads, frame(line.substr(0, place), file_name(where)));
-  });
+  for (const std::string_view line : lines_of(text)) {
+    if (line.starts_with("Thread ")) threads.push_back({.name = quoted(line)});
+    const std::string_view shown = trimmed(line);
+    const std::size_t place = shown.rfind(" (");
+    if (!line.starts_with("    ") || place == shown.npos || !shown.ends_with(')')) continue;
+    const std::string_view where = shown.substr(place + 2, shown.size() - place - 3);
+    add_frame(threads, frame(shown.substr(0, place), file_name(where)));
+  }
   return without_empty(std::move(threads));
 }
 
 std::vector<ThreadStack> parse_gdb(std::string_view text) {
   std::vector<ThreadStack> threads;
-  for_each_stripped_line(text, [&threads](std::string_view line) {
-    if (line.starts_with("Thread ") && line.ends_with(':')) {
+  for (const std::string_view line : lines_of(text)) {
+    if (line.starts_with("Thread ") && line.ends_with(':'))
       threads.push_back({.name = quoted(line)});
-      return;
-    }
-    if (const std::string_view rest = after_number(line); !rest.empty())
+    else if (const std::string_view rest = after_number(line); !rest.empty())
       add_frame(threads, gdb_frame(rest));
-  });
+  }
   // gdb counts from the newest thread down: the main one is last.
   std::reverse(threads.begin(), threads.end());
   return without_empty(std::move(threads));
@@ -137,23 +136,14 @@ std::vector<ThreadStack> parse_gdb(std::string_view text) {
 
 std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
   std::vector<ThreadStack> threads;
-  for_each_stripped_line(text, [&threads](std::string_view line) {
-    if (line.starts_with("TID ")) {
+  for (const std::string_view line : lines_of(text)) {
+    if (line.starts_with("TID "))
       threads.emplace_back();
-      return;
-    }
-    if (const std::string_view rest = after_number(line); !rest.empty()) {
-      return add_frame(threads, eu_frame(without_address(rest)));
-    }
-    // -s: the frame's place in the source, on a separate line: "    /src/group.cc:12:3".
-    const std::string_view place = trimmed(line);
-    if (threads.empty() || threads.back().frames.empty() || !line.starts_with(' ')) return;
-    std::string& last = threads.back().frames.back();
-    const std::string_view function = std::string_view(last).substr(0, last.find(" ("));
-    const std::string_view file = file_name(place);
-    const std::size_t line_end = file.find(':', std::min(file.find(':') + 1, file.size()));
-    last = frame(std::string(function), file.substr(0, line_end));
-  });
+    else if (const std::string_view rest = after_number(line); !rest.empty())
+      add_frame(threads, eu_frame(without_address(rest)));
+    else if (line.starts_with(' ') && !threads.empty() && !threads.back().frames.empty())
+      set_place(threads.back().frames.back(), trimmed(line));
+  }
   return without_empty(std::move(threads));
 }
 

@@ -82,10 +82,8 @@ std::vector<std::string> stack_tool_argv(const StackTool& tool, int pid) {
 
 std::string tool_complaint(std::string_view output) {
   std::string first;
-  while (!output.empty()) {
-    const std::size_t end = std::min(output.find('\n'), output.size());
-    std::string line(output.substr(0, std::min<std::size_t>(end, 160)));
-    output.remove_prefix(std::min(end + 1, output.size()));
+  for (const std::string_view each : split(output, '\n')) {
+    std::string line(each.substr(0, 160));
     for (char& c : line)
       if (c >= '0' && c <= '9') c = '#';
     const bool is_telling = line.find("ptrace") != line.npos ||

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/process/descendants.h"
+#include "agent/process/proc.h"
 #include "agent/spawn/program_starter.h"
 #include "agent/stacks/helper_program.h"
 #include "agent/stacks/stack_trace.h"

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Told {
+struct NamedFields {
   const char* event = "";
   Json fields;
 };
@@ -41,7 +41,7 @@ std::string cut(const std::string& text, std::size_t most_bytes) {
   return text.size() <= most_bytes ? text : text.substr(0, most_bytes) + "...";
 }
 
-Told tell(const AgentStarted& started) {
+NamedFields fields_of(const AgentStarted& started) {
   Json environment = Json::object();
   for (const EnvironmentEntry& entry : started.environment) environment[entry.first] = entry.second;
   Json placements = Json::array();
@@ -57,18 +57,20 @@ Told tell(const AgentStarted& started) {
            {"worker_placements", std::move(placements)}}};
 }
 
-Told tell(const PhaseBegan& began) { return {"phase", {{"phase", word_of(began.phase)}}}; }
+NamedFields fields_of(const PhaseBegan& began) {
+  return {"phase", {{"phase", word_of(began.phase)}}};
+}
 
-Told tell(const CoordinatorJoined& joined) {
+NamedFields fields_of(const CoordinatorJoined& joined) {
   return {"coordinator_joined", {{"term", joined.term}}};
 }
 
-Told tell(const WorkerAlive& alive) {
+NamedFields fields_of(const WorkerAlive& alive) {
   return {"worker_alive",
           {{"round", alive.round}, {"rank", alive.rank}, {"local_rank", alive.local_rank}}};
 }
 
-Told tell(const WorkerEnded& ended) {
+NamedFields fields_of(const WorkerEnded& ended) {
   Json peak = nullptr;
   Json processor = nullptr;
   if (ended.usage) {
@@ -90,7 +92,7 @@ Told tell(const WorkerEnded& ended) {
 Json failures_json(const std::vector<Failure>& failures) {
   Json list = Json::array();
   for (const Failure& failure : failures) {
-    if (list.size() == kMostFailuresTold) break;
+    if (list.size() == kMostEventFailures) break;
     Json tail = Json::array();
     for (const std::string& line : failure.stderr_tail)
       tail.push_back(cut(line, kMostTailLineBytes));
@@ -123,7 +125,7 @@ Json timeouts_json(const std::vector<ReportedTimeout>& timeouts) {
   return list;
 }
 
-Told tell(const RoundBegan& began) {
+NamedFields fields_of(const RoundBegan& began) {
   const World& world = began.world;
   return {"round_began",
           {{"round", world.round},
@@ -138,7 +140,7 @@ Told tell(const RoundBegan& began) {
            {"master_port", world.master_port}}};
 }
 
-Told tell(const WorkerStarted& started) {
+NamedFields fields_of(const WorkerStarted& started) {
   return {"worker_started",
           {{"round", started.round},
            {"rank", started.rank},
@@ -146,7 +148,7 @@ Told tell(const WorkerStarted& started) {
            {"pid", started.pid}}};
 }
 
-Told tell(const WorkerFailed& failed) {
+NamedFields fields_of(const WorkerFailed& failed) {
   const Failure& failure = failed.failure;
   return {"worker_failed",
           {{"round", failure.round},
@@ -158,7 +160,7 @@ Told tell(const WorkerFailed& failed) {
            {"out_of_memory", failure.out_of_memory}}};
 }
 
-Told tell(const HangSuspectedHere& suspected) {
+NamedFields fields_of(const HangSuspectedHere& suspected) {
   const Failure& failure = suspected.failure;
   return {"hang_suspected",
           {{"round", failure.round},
@@ -168,14 +170,14 @@ Told tell(const HangSuspectedHere& suspected) {
            {"signs", to_string(failure.status)}}};
 }
 
-Told tell(const HangFoundAnywhere& found) {
+NamedFields fields_of(const HangFoundAnywhere& found) {
   return {"hang_found",
           {{"round", found.round},
            {"cause", found.cause},
            {"evidence", evidence_lines(found.evidence, 1000)}}};
 }
 
-Told tell(const FaultInjectedAnywhere& injected) {
+NamedFields fields_of(const FaultInjectedAnywhere& injected) {
   const InjectedFault& fault = injected.fault;
   return {"fault_injected",
           {{"round", fault.round},
@@ -185,7 +187,7 @@ Told tell(const FaultInjectedAnywhere& injected) {
            {"fault_host", fault.host}}};
 }
 
-Told tell(const SlowRankFound& found) {
+NamedFields fields_of(const SlowRankFound& found) {
   const SlowRank& slow = found.slow;
   return {"slow_found",
           {{"round", slow.round},
@@ -196,7 +198,7 @@ Told tell(const SlowRankFound& found) {
            {"evidence", slow.evidence}}};
 }
 
-Told tell(const NodeLeftOut& left_out) {
+NamedFields fields_of(const NodeLeftOut& left_out) {
   const LeftOut& node = left_out.node;
   return {"node_left_out",
           {{"round", node.round},
@@ -205,22 +207,22 @@ Told tell(const NodeLeftOut& left_out) {
            {"reason", node.reason}}};
 }
 
-Told tell(const RoundStopping& stopping) {
+NamedFields fields_of(const RoundStopping& stopping) {
   return {"round_stopping", {{"round", stopping.round}, {"cause", or_null(stopping.cause)}}};
 }
 
-Told tell(const RoundEnded& ended) {
+NamedFields fields_of(const RoundEnded& ended) {
   return {"round_ended",
           {{"round", ended.round},
            {"succeeded", ended.has_succeeded},
            {"failures", failures_json(ended.failures)}}};
 }
 
-Told tell(const SignalCame& came) {
+NamedFields fields_of(const SignalCame& came) {
   return {"signal", {{"signal", came.signal}, {"signal_name", signal_name(came.signal)}}};
 }
 
-Told tell(const JobEnded& ended) {
+NamedFields fields_of(const JobEnded& ended) {
   const Outcome& outcome = ended.outcome;
   Json fields{{"outcome", word_of(outcome.ending)},
               {"restarts", outcome.restarts},
@@ -250,14 +252,15 @@ Told tell(const JobEnded& ended) {
 
 std::string event_line(const Event& event, const EventPlace& place, WallTime time,
                        std::optional<std::chrono::microseconds> up) {
-  const Told told = std::visit([](const auto& happened) { return tell(happened); }, event);
+  const NamedFields named =
+      std::visit([](const auto& happened) { return fields_of(happened); }, event);
   Json line{{"time", utc_time(time)},
-            {"event", told.event},
+            {"event", named.event},
             {"run_id", place.run_id},
             {"host", place.host},
             {"agent_pid", place.pid}};
   if (up) line["up_s"] = static_cast<double>(up->count()) / 1e6;
-  line.update(told.fields);
+  line.update(named.fields);
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -304,7 +307,7 @@ void EventLog::append(std::string line) {
   };
   auto write = std::make_shared<Write>();
   write->line = std::move(line);
-  if (waiting_bytes_ + write->line.size() > kMostEventBytes) return complain("it takes no events");
+  if (waiting_bytes_ + write->line.size() > kMostEventBytes) return warn_once("it takes no events");
   waiting_bytes_ += write->line.size();
   writer_->run(
       [write, file = file_] {
@@ -318,13 +321,13 @@ void EventLog::append(std::string line) {
       [this, write](bool has_run) {
         waiting_bytes_ -= write->line.size();
         if (!has_run) return;
-        if (write->error_number != 0) return complain(system_message(write->error_number));
-        if (write->is_short) complain("a line was cut short");
+        if (write->error_number != 0) return warn_once(system_message(write->error_number));
+        if (write->is_short) warn_once("a line was cut short");
       });
 }
 
-void EventLog::complain(const std::string& reason) {
-  if (std::exchange(has_complained_, true)) return;
+void EventLog::warn_once(const std::string& reason) {
+  if (std::exchange(has_warned_, true)) return;
   log_->warning("--events=" + path_ + ": " + reason + "; events are missing from there");
 }
 

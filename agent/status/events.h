@@ -104,7 +104,7 @@ struct RoundStopping {
 struct RoundEnded {
   int round = 0;
   bool has_succeeded = false;       // all of this node's workers returned 0
-  std::vector<Failure> failures{};  // of this node's workers, in full; the first kMostFailuresTold
+  std::vector<Failure> failures{};  // of this node's workers, in full; the first kMostEventFailures
 };
 struct SignalCame {
   int signal = 0;
@@ -119,7 +119,7 @@ using Event = std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBeg
                            RoundStopping, RoundEnded, SignalCame, JobEnded>;
 
 // An event contains up to this number of failures, with truncated texts.
-inline constexpr std::size_t kMostFailuresTold = 4;
+inline constexpr std::size_t kMostEventFailures = 4;
 
 // The origin of events.
 struct EventPlace {
@@ -170,7 +170,7 @@ class EventLog {
 
  private:
   void append(std::string line);
-  void complain(const std::string& reason);
+  void warn_once(const std::string& reason);
 
   std::chrono::steady_clock::time_point began_;
   EventPlace place_;
@@ -182,7 +182,7 @@ class EventLog {
   std::shared_ptr<UniqueFd> file_;      // a write that hangs at the end holds it, too
   std::unique_ptr<FileWriter> writer_;  // null: no file
   std::size_t waiting_bytes_ = 0;
-  bool has_complained_ = false;
+  bool has_warned_ = false;
 };
 
 }  // namespace drun::agent

@@ -127,15 +127,15 @@ const char* state_of(const CensusNode& node, const std::optional<NodeSummary>& s
 
 Json node_json(const CensusNode& node, JobPhase phase) {
   const std::optional<NodeSummary> summary = decode_summary(node.answer);
-  const NodeSummary told = summary.value_or(NodeSummary{});
-  const auto if_told = [&](Json value) { return summary ? std::move(value) : Json(nullptr); };
+  const NodeSummary known = summary.value_or(NodeSummary{});
+  const auto if_known = [&](Json value) { return summary ? std::move(value) : Json(nullptr); };
   return {{"node_rank", node.node_rank ? Json(*node.node_rank) : Json(nullptr)},
           {"host", node.host},
           {"state", state_of(node, summary, phase)},
           {"workers", node.workers},
-          {"workers_running", if_told(told.workers_running)},
-          {"workers_failed", if_told(told.workers_failed)},
-          {"up_s", if_told(in_seconds(told.up))},
+          {"workers_running", if_known(known.workers_running)},
+          {"workers_failed", if_known(known.workers_failed)},
+          {"up_s", if_known(in_seconds(known.up))},
           {"heard_s", in_seconds(node.heard)}};
 }
 

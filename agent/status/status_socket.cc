@@ -81,7 +81,7 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
-  // No descriptors left, say: at once it would be the same again.
+  // At once it would fail again, for example without free descriptors.
   void accept_later() {
     later_.expires_after(kTimeForOne);
     later_.async_wait([self = shared_from_this()](const error_code& ec) {
@@ -120,11 +120,11 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
 
   void ask(Place place, const std::shared_ptr<Answer>& answer) {
     ask_(answer->text, [self = shared_from_this(), place, answer](std::string text) {
-      if (answer->socket.is_open()) self->say(place, answer, std::move(text));
+      if (answer->socket.is_open()) self->send(place, answer, std::move(text));
     });
   }
 
-  void say(Place place, const std::shared_ptr<Answer>& answer, std::string text) {
+  void send(Place place, const std::shared_ptr<Answer>& answer, std::string text) {
     answer->text = std::move(text);
     asio::async_write(answer->socket, asio::buffer(answer->text),
                       [self = shared_from_this(), place, answer](const error_code&, std::size_t) {

@@ -90,12 +90,12 @@ class Agent final : rendezvous::Client::Listener, RoundRunner::Listener, Signals
 
   // Events that do not change the state: for observers, queries and the log.
   void on_message(const rendezvous::CoordinatorMessage& message) override {
-    observers_.hear(message, supervision::is_between_rounds(state_));
+    observers_.on_message(message, supervision::is_between_rounds(state_));
   }
   void on_node_query(const rendezvous::NodeQuery& query) override;
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
-  void on_fault(const InjectedFault& fault) override { runner_.faults().told(fault); }
+  void on_fault(const InjectedFault& fault) override { runner_.faults().on_announced(fault); }
   void on_fault_due(const InjectedFault& fault) override { client_->report_fault(fault); }
   void on_speed(const NodeSpeed& speed) override { client_->report_speed(world_->round, speed); }
   void on_suspects(std::chrono::milliseconds interval, std::vector<Failure> suspects) override {
@@ -204,7 +204,7 @@ AgentEnd Agent::run() {
   if (spec_.lifeline)
     lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener)
         .give_input_to(runner_.standard_input())
-        .die_with_it(spec_.join.elastic.has_value())
+        .kill_at_end(spec_.join.elastic.has_value())
         .start();
   if (Result<void> opened = open(); opened) {
     client_->start();

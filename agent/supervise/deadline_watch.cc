@@ -63,7 +63,7 @@ DeadlineWatch::DeadlineWatch(asio::io_context& io, Log log, const AgentSpec& spe
 void DeadlineWatch::start() {
   if (spec_.limit) end_ = wall_now() + *spec_.limit;
   if (spec_.end) end_ = end_ ? std::min(*end_, *spec_.end) : *spec_.end;
-  if (end_) tell(*end_);
+  if (end_) report(*end_);
   if (!spec_.slurm_job.empty()) end_ ? ask_later() : ask();
 }
 
@@ -79,7 +79,7 @@ int DeadlineWatch::stop_asking() {
   return group;
 }
 
-void DeadlineWatch::tell(WallTime end) {
+void DeadlineWatch::report(WallTime end) {
   on_deadline_(
       job_deadline(spec_, end, wall_now(), std::chrono::steady_clock::now(), shutdown_timeout_));
 }
@@ -99,7 +99,7 @@ void DeadlineWatch::ask() {
         if (end && end != end_ && (!spec_.limit || *end < end_)) {
           if (end_) log_.info("the end of Slurm job " + spec_.slurm_job + " has moved");
           end_ = end;
-          tell(*end);
+          report(*end);
         }
       });
 }

@@ -48,7 +48,7 @@ class DeadlineWatch {
   int stop_asking();
 
  private:
-  void tell(WallTime end);
+  void report(WallTime end);
   void ask_later();
   void ask();
 

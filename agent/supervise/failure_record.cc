@@ -46,8 +46,8 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
 
 // For display. The worker's own time is the best one, but most workers write whole seconds. If it
 // is in the same second as the worker's end, the time of the end is more precise.
-WallTime closer_time(WallTime ended, WallTime told) {
-  return std::chrono::floor<std::chrono::seconds>(ended) == told ? ended : told;
+WallTime closer_time(WallTime ended, WallTime reported) {
+  return std::chrono::floor<std::chrono::seconds>(ended) == reported ? ended : reported;
 }
 
 // The end of a worker's stderr.
@@ -84,7 +84,7 @@ bool may_come_from(const ExitStatus& status, std::string_view error) {
 
 // Does not block: reads only files of /proc and cgroups, and the state of /dev/shm.
 SignalFacts collect_signal_facts() {
-  SignalFacts facts{.counts_oom_kills = can_count_oom_kills()};
+  SignalFacts facts{.counts_oom_kills = count_oom_kills().has_value()};
   rlimit limit{};
   if (::getrlimit(RLIMIT_CPU, &limit) == 0 && limit.rlim_max != RLIM_INFINITY)
     facts.processor_seconds = limit.rlim_max;
@@ -165,6 +165,8 @@ void RoundFailures::begin_round(const World& world) {
 supervision::FailureKind RoundFailures::kind_of(const WorkerEnd& end) const {
   Failure failure = brief_failure(spec_, world_, end);
   if (const auto tail = output_.stderr_tail(end.local_rank)) failure.stderr_tail = *tail;
+  const std::string error_before = output_.error_before_tail(end.local_rank);
+  if (may_come_from(end.status, error_before)) failure.traceback = error_before;
   if (has_only_waited(failure)) return supervision::FailureKind::Waited;
   if (has_lost_peer(failure)) return supervision::FailureKind::LostPeer;
   return supervision::FailureKind::Own;

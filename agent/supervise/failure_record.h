@@ -40,7 +40,7 @@ class RoundFailures {
   RoundFailures(const AgentSpec& spec, Output& output) : spec_(spec), output_(output) {}
 
   void begin_round(const World& world);
-  // By the last lines of the worker's stderr as far as they are here.
+  // By the last lines of the worker's stderr and the error before them, as far as they are here.
   supervision::FailureKind kind_of(const WorkerEnd& end) const;
   void add(const WorkerEnd& end) { ends_.push_back(end); }
   std::size_t count() const { return ends_.size(); }

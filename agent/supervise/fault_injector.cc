@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kToldAtMost{1};
+constexpr std::chrono::seconds kAnnounceLimit{1};
 // The number of faults that the report lists.
 constexpr std::size_t kMostListed = 256;
 
@@ -108,15 +108,15 @@ void FaultInjector::look() {
                          .host = node_.host,
                          .round = world_->round,
                          .followed = {}};
-    pending_.push_back({std::move(due), record, now + kToldAtMost});
+    pending_.push_back({std::move(due), record, now + kAnnounceLimit});
     node_.announce(record);
   }
   arm();
 }
 
 void FaultInjector::record(const InjectedFault& fault) {
-  schedule_.told(fault.fault, Clock::now());
-  // The coordinator's answer may come after kToldAtMost.
+  schedule_.on_announced(fault.fault, Clock::now());
+  // The coordinator's answer may come after kAnnounceLimit.
   const bool is_listed =
       std::any_of(injected_.begin(), injected_.end(),
                   [&fault](const InjectedFault& each) { return is_same(each, fault); });
@@ -125,7 +125,7 @@ void FaultInjector::record(const InjectedFault& fault) {
   node_.on_recorded(fault);
 }
 
-void FaultInjector::told(const InjectedFault& fault) {
+void FaultInjector::on_announced(const InjectedFault& fault) {
   const auto own = std::find_if(pending_.begin(), pending_.end(), [&fault](const Pending& each) {
     return is_same(each.record, fault);
   });

@@ -1,6 +1,7 @@
 // edge. Injects the faults of --inject (agent/faults.h) that apply to this node, at their time.
 //
-//   round begins -> a fault is due -> announce it -> told() by the coordinator, or kToldAtMost has
+//   round begins -> a fault is due -> announce it -> on_announced() by the coordinator, or
+//   kAnnounceLimit has
 //   passed -> inject it
 //
 // Every node therefore knows about a fault before it happens, even if the fault ends this node, and
@@ -46,7 +47,7 @@ class FaultInjector {
   void begin_round(const World& world);
   void end_round();
   // The coordinator has announced a fault of this node or of another one.
-  void told(const InjectedFault& fault);
+  void on_announced(const InjectedFault& fault);
   void stop();
 
   // If a fault was injected into this worker: its end as the fault specifies.

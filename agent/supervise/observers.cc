@@ -109,7 +109,7 @@ void Observers::close() {
 
 // --- What happens on this node
 
-void Observers::hear(const rendezvous::CoordinatorMessage& message, bool is_between_rounds) {
+void Observers::on_message(const rendezvous::CoordinatorMessage& message, bool is_between_rounds) {
   if (const auto* welcome = std::get_if<rendezvous::Welcome>(&message)) {
     if (last_term_ != welcome->term) write(CoordinatorJoined{welcome->term});
     last_term_ = welcome->term;

@@ -49,7 +49,7 @@ class Observers {
   void write(const Event& event) { events_.write(event); }
 
   // What happens on this node. Each writes its event, and PhaseBegan if a phase begins.
-  void hear(const rendezvous::CoordinatorMessage& message, bool is_between_rounds);
+  void on_message(const rendezvous::CoordinatorMessage& message, bool is_between_rounds);
   void begin_round(const World& world);
   void begin_spawn() {
     enter(Phase::Spawn);  // unless it was entered with the round, and no import followed

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "rendezvous/base/text.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
@@ -35,11 +36,6 @@ std::optional<std::uint64_t> first_number_in(std::string_view line) {
     number = number * 10 + digit;
   }
   return number;
-}
-
-bool is_blank(std::string_view line) {
-  return std::all_of(line.begin(), line.end(),
-                     [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
 }
 
 // Opens only a regular file, because a worker can put anything there. Never blocks.
@@ -75,11 +71,8 @@ std::int64_t changed_ns(const std::string& path) {
 WorkProgress progress_in(std::string_view lines, bool is_cut) {
   WorkProgress progress;
   if (is_cut) lines.remove_prefix(std::min(lines.find('\n'), lines.size()));
-  while (!lines.empty()) {
-    const std::size_t end = std::min(lines.find('\n'), lines.size());
-    const std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (is_blank(line)) continue;
+  for (const std::string_view line : split(lines, '\n')) {
+    if (trimmed(line).empty()) continue;
     const auto step = first_number_in(line);
     if (!step) progress.has_more = true;
     if (step && (!progress.step || *step > *progress.step)) progress.step = step;
@@ -111,18 +104,13 @@ ProgressFiles::ProgressFiles(asio::io_context& io, Log log, std::optional<std::s
   checkpoints_->directory = *std::move(checkpoints);
 }
 
-void ProgressFiles::remove_files() {
-  if (!directory_.is_made()) return;
-  for (int i = 0; i < workers_; ++i) ::unlink(file(static_cast<std::size_t>(i)).c_str());
-}
-
 std::string ProgressFiles::file(std::size_t local_rank) const {
   if (!directory_.is_made()) return "";
   return directory_.path() + "/" + std::to_string(round_) + "." + std::to_string(local_rank);
 }
 
 void ProgressFiles::begin_round(int round, int workers) {
-  remove_files();
+  directory_.clear();
   seen_ = {};
   round_ = round;
   workers_ = workers;

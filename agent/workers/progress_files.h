@@ -1,9 +1,8 @@
 // edge. Collects the progress of this node's workers during a round: from one progress file per
 // worker (DRUN_PROGRESS_FILE) and from the newest file below --checkpoint-dir.
 //
-// Files:   <temporary>/drun_progress_<random>/<round>.<local rank>, preferably in /dev/shm. The
-//          agent creates the directory (0700) once; a worker that reports progress creates its
-//          file. Links and files that are not regular are ignored. Files larger than
+// Files:   <round>.<local rank> in a scratch directory (scratch.h). A worker that reports progress
+//          creates its file. Links and files that are not regular are ignored. Files larger than
 //          kMostProgressBytes are truncated once a minute.
 // Blocks:  a checkpoint directory may be on a network file system, so it is scanned in a thread. A
 //          scan that takes longer than kScanAtMost is abandoned.
@@ -70,7 +69,6 @@ class ProgressFiles {
     std::int64_t newest = 0;  // as of the last scan; used by the thread only
   };
 
-  void remove_files();
   void read_files();
   void trim_later();
   void trim();

@@ -12,13 +12,9 @@
 #include "rendezvous/tls/secret.h"
 
 namespace drun::agent {
-void WorkerKeyFile::remove() {
-  if (!path_.empty()) ::unlink(path_.c_str());
-  path_.clear();
-}
-
 Result<void> WorkerKeyFile::prepare(const JoinSpec& join, int round) {
-  remove();
+  directory_.clear();
+  path_.clear();
   if (!join.secret) return {};
   Result<std::string> derived = worker_key(*join.secret, join.run_id, round);
   if (!derived)

@@ -28,8 +28,7 @@ namespace drun::agent {
 //
 // A file, because wrappers, shells and containers that share /dev/shm keep a path but close
 // descriptors, and because programs log their environment.
-// Files:   <temporary>/drun_worker_key_<random>/<round>, preferably in /dev/shm: the directory
-//          0700, the file 0600. None if the job has no secret.
+// Files:   <round> in a scratch directory (scratch.h), 0600. None if the job has no secret.
 
 class WorkerKeyFile {
  public:
@@ -41,8 +40,6 @@ class WorkerKeyFile {
   const std::string& path() const { return path_; }
 
  private:
-  void remove();
-
   ScratchDirectory directory_{"worker_key"};
   std::string path_;
 };

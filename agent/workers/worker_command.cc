@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cctype>
 
 #include "agent/nccl_ras/ras_service.h"
+#include "agent/string_template.h"
 #include "rendezvous/base/pulse_page.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/job/restart_policy.h"
@@ -16,9 +16,6 @@ namespace {
 constexpr std::string_view kCudaDevices = "CUDA_VISIBLE_DEVICES";
 constexpr std::string_view kHipDevices = "HIP_VISIBLE_DEVICES";
 constexpr std::string_view kLocalRank = "local_rank";
-
-bool is_name_start(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
-bool is_name_part(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
 
 // Adds the variables for the one device that a worker with virtual local rank 0 sees.
 void add_virtual_device(std::vector<EnvironmentEntry>& own, const WorkerSpec& spec,
@@ -37,22 +34,6 @@ std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
   return text;
-}
-
-// The placeholder at the front of `text` ("$name" or "${name}"), or nothing.
-struct Placeholder {
-  std::string_view name;
-  std::size_t size = 0;
-};
-Placeholder placeholder_at_front(std::string_view text) {
-  const bool is_braced = text.size() > 1 && text[1] == '{';
-  const std::size_t begin = is_braced ? 2 : 1;
-  std::size_t end = begin;
-  if (end < text.size() && is_name_start(text[end])) {
-    while (end < text.size() && is_name_part(text[end])) ++end;
-  }
-  if (end == begin || (is_braced && (end == text.size() || text[end] != '}'))) return {};
-  return {.name = text.substr(begin, end - begin), .size = end + (is_braced ? 1 : 0)};
 }
 
 // Adds the program's -x variables that drun does not set itself.
@@ -91,44 +72,18 @@ std::optional<DeviceList> inherited_devices(const std::vector<EnvironmentEntry>&
 
 std::string with_local_rank(std::string_view argument, int local_rank) {
   if (argument.find(kLocalRank) == argument.npos) return std::string(argument);
-  std::string text;
-  while (!argument.empty()) {
-    const std::size_t dollar = argument.find('$');
-    text += argument.substr(0, dollar);
-    if (dollar == argument.npos) break;
-    argument.remove_prefix(dollar);
-    const Placeholder placeholder = placeholder_at_front(argument);
-    if (argument.starts_with("$$")) {
-      text += '$';
-      argument.remove_prefix(2);
-    } else if (placeholder.name == kLocalRank) {
-      text += std::to_string(local_rank);
-      argument.remove_prefix(placeholder.size);
-    } else {
-      const std::size_t size = std::max<std::size_t>(placeholder.size, 1);
-      text += argument.substr(0, size);
-      argument.remove_prefix(size);
-    }
-  }
-  return text;
+  return substitute(argument, TemplateSyntax::Python, [local_rank](std::string_view name) {
+    return name == kLocalRank ? std::optional(std::to_string(local_rank)) : std::nullopt;
+  });
 }
 
 std::string with_ranks(std::string_view word, RankNumbers numbers) {
-  std::string text;
-  while (!word.empty()) {
-    const std::size_t dollar = std::min(word.find("${"), word.size());
-    text += word.substr(0, dollar);
-    word.remove_prefix(dollar);
-    const Placeholder placeholder = word.empty() ? Placeholder{} : placeholder_at_front(word);
-    if (placeholder.name == kLocalRank)
-      text += std::to_string(numbers.local_rank);
-    else if (placeholder.name == "rank")
-      text += std::to_string(numbers.rank);
-    else
-      text += word.substr(0, std::max<std::size_t>(placeholder.size, 1));
-    word.remove_prefix(std::min(std::max<std::size_t>(placeholder.size, 1), word.size()));
-  }
-  return text;
+  return substitute(word, TemplateSyntax::BracesOnly,
+                    [numbers](std::string_view name) -> std::optional<std::string> {
+                      if (name == kLocalRank) return std::to_string(numbers.local_rank);
+                      if (name == "rank") return std::to_string(numbers.rank);
+                      return std::nullopt;
+                    });
 }
 
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,

@@ -27,8 +27,8 @@ std::optional<std::size_t> parse_room(std::string_view line) {
 std::string input_line(std::size_t bytes) { return "input " + std::to_string(bytes) + "\n"; }
 
 WorkerStdin::WorkerStdin(asio::io_context& io, bool comes_by_lifeline,
-                         std::function<void(const std::string&)> tell)
-    : tell_(std::move(tell)), comes_by_lifeline_(comes_by_lifeline), write_end_(io) {}
+                         std::function<void(const std::string&)> send)
+    : send_(std::move(send)), comes_by_lifeline_(comes_by_lifeline), write_end_(io) {}
 
 Result<int> WorkerStdin::open(StdinSource source, const World& world, int local_rank) {
   if (source == StdinSource::Inherited && !comes_by_lifeline_) return STDIN_FILENO;
@@ -52,7 +52,7 @@ Result<int> WorkerStdin::open_pipe() {
   if (!ec) write_end.release();
   if (!ec) write_end_.non_blocking(true, ec);
   if (ec) return system_error("watch the pipe for standard input", ec.value());
-  tell_(room_text(kInputRoomBytes));
+  send_(room_text(kInputRoomBytes));
   return read_end_.get();
 }
 
@@ -88,7 +88,7 @@ void WorkerStdin::write() {
 
 void WorkerStdin::on_written(std::size_t bytes) {
   writing_.clear();
-  if (!has_ended_) tell_(room_text(bytes));
+  if (!has_ended_) send_(room_text(bytes));
   write();
 }
 

@@ -8,7 +8,7 @@
 //          its own input.
 // Rounds:  one pipe serves all rounds in which this node has rank 0, so input that a worker has not
 //          read is available to the next one. The end of file follows the last byte sent.
-// Owner:   Agent, with Output, whose channel `tell` writes to. Call stop() before destruction.
+// Owner:   Agent, with Output, whose channel `send` writes to. Call stop() before destruction.
 // Thread:  the io_context's only.
 #pragma once
 
@@ -39,7 +39,7 @@ inline constexpr std::string_view kInputEnd = "input end\n";
 class WorkerStdin final : public Lifeline::Input {
  public:
   WorkerStdin(asio::io_context& io, bool comes_by_lifeline,
-              std::function<void(const std::string&)> tell);
+              std::function<void(const std::string&)> send);
   WorkerStdin(const WorkerStdin&) = delete;
   WorkerStdin& operator=(const WorkerStdin&) = delete;
 
@@ -55,7 +55,7 @@ class WorkerStdin final : public Lifeline::Input {
   void write();
   void on_written(std::size_t bytes);
 
-  std::function<void(const std::string&)> tell_;
+  std::function<void(const std::string&)> send_;
   bool comes_by_lifeline_;
   UniqueFd null_;
   UniqueFd read_end_;

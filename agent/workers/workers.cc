@@ -63,11 +63,9 @@ void Workers::spared_ended() {
 void Workers::start(std::vector<Command> commands, WarmStarter* warm) {
   assert(!commands.empty() && std::holds_alternative<worker_group::Idle>(group_.phase));
   ++round_;
-  stop_sent_ = false;
-  kill_sent_ = false;
+  sent_ = Sent::Nothing;
   has_succeeded_ = false;
   is_started_ = false;
-  is_limited_ = false;
   is_refused_ = false;
   processes_.clear();
   processes_.resize(commands.size());
@@ -124,9 +122,9 @@ void Workers::on_all_started() {
   if (!std::exchange(is_started_, true)) listener_.on_all_started(begun_);
 }
 
-// Workers that have not begun count as stopped.
-void Workers::begin_no_more() {
-  if (std::exchange(is_limited_, true)) return;
+// No further worker begins; those that have not begun count as stopped.
+void Workers::note_sent(Sent sent) {
+  if (std::exchange(sent_, sent) != Sent::Nothing) return;
   for (std::size_t i = starter_.stop(); i < ends_.size(); ++i)
     feed(worker_group::WorkerExited{
         .local_rank = static_cast<int>(i), .succeeded = false, .before_stop = false});
@@ -135,6 +133,7 @@ void Workers::begin_no_more() {
 void Workers::on_end(int local_rank, int pid, const ExitStatus& status) {
   running_.erase(pid);
   if (starter_.ended(local_rank)) return look_soon();  // on_refused() follows
+  if (is_stopped_by_signal(status)) orphans_.note_stopped(pid);
   note_end(local_rank, pid, status);
 }
 
@@ -145,7 +144,7 @@ void Workers::note_end(int local_rank, int pid, const ExitStatus& status) {
          .status = status,
          .seen = std::chrono::steady_clock::now(),
          .time = wall_now(),
-         .stopped_by_us = stop_sent_ || (pid == 0 && is_refused_),
+         .stopped_by_us = sent_ != Sent::Nothing || (pid == 0 && is_refused_),
          .out_of_memory = false,
          .message = std::move(end.message),
          .usage = pid != 0 && processes_[static_cast<std::size_t>(local_rank)] != nullptr
@@ -153,7 +152,7 @@ void Workers::note_end(int local_rank, int pid, const ExitStatus& status) {
                       : std::nullopt};
   // The other ranks may have seen its end, and stopped the round, before its memory was free.
   const auto* killed = std::get_if<Killed>(&status);
-  if (killed != nullptr && killed->signal == SIGKILL && !kill_sent_)
+  if (killed != nullptr && killed->signal == SIGKILL && sent_ != Sent::Kill)
     end.out_of_memory = oom_.is_victim(pid);
   if (end.out_of_memory) end.stopped_by_us = false;
   if (pid != 0) listener_.on_worker_ended(end);
@@ -187,7 +186,7 @@ void Workers::drain() {
         return std::holds_alternative<worker_group::Started>(event) ||
                (exited != nullptr && exited->succeeded);
       });
-  if (!is_quiet && !stop_sent_) collect_all();
+  if (!is_quiet && sent_ == Sent::Nothing) collect_all();
   while (!events_.empty()) {
     const worker_group::Event event = events_.front();
     events_.pop_front();
@@ -221,7 +220,8 @@ void Workers::look_soon() {
 
 void Workers::look() {
   look_posted_ = false;
-  if (nothing_left()) feed(worker_group::AllGone{});
+  if (nothing_left()) return feed(worker_group::AllGone{});
+  if (spec_.adopts_orphans && sent_ == Sent::Stop) orphans_.signal_missed(stop_signal_);
 }
 
 bool Workers::nothing_left() {
@@ -229,13 +229,19 @@ bool Workers::nothing_left() {
   return orphans_.reap([this](int pid) { return running_.contains(pid); });
 }
 
+bool Workers::is_stopped_by_signal(const ExitStatus& status) const {
+  const auto* killed = std::get_if<Killed>(&status);
+  return killed != nullptr && sent_ == Sent::Stop && killed->signal == stop_signal_;
+}
+
 void Workers::perform(const worker_group::SignalAll& all) {
   open();  // kept processes are stopped after the report of their round
   if (!running_.empty())
     log_.debug("stopping workers signal=" + signal_name(all.signal) +
                " running=" + std::to_string(running_.size()));
-  stop_sent_ = true;
-  begin_no_more();
+  stop_signal_ = all.signal;
+  note_sent(Sent::Stop);
+  const std::uint64_t begin = ticks_since_boot();
   for (const auto& [pid, local_rank] : running_) {
     // A child before its exec has nothing to clean up and shares this process's memory. Before
     // Linux 5.17, a signal that dumps core would also end this process.
@@ -243,6 +249,7 @@ void Workers::perform(const worker_group::SignalAll& all) {
     processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
     orphans_.mark_group(pid);
   }
+  orphans_.note_group_signals(begin);
   // A stopped process handles signals only after SIGCONT.
   pass_on(SIGCONT);
   if (!spec_.adopts_orphans) return;
@@ -253,12 +260,11 @@ void Workers::perform(const worker_group::SignalAll& all) {
   });
 }
 
-// Notifies only the workers: processes without a handler for the signal, such as data loaders,
-// would be killed by it, and the workers with them.
+// A signal other than SIGTERM goes only to processes that handle it: it would kill others, such as
+// data loaders, and the workers with them.
 void Workers::perform(const worker_group::NotifyAll& notice) {
   log_.debug("notifying workers signal=" + signal_name(notice.signal));
-  stop_sent_ = true;
-  begin_no_more();
+  note_sent(Sent::Notice);
   for (const auto& [pid, local_rank] : running_) {
     Process& process = *processes_[static_cast<std::size_t>(local_rank)];
     if (starter_.is_starting(local_rank))
@@ -271,9 +277,7 @@ void Workers::perform(const worker_group::NotifyAll& notice) {
 
 void Workers::perform(const worker_group::KillAll&) {
   open();
-  kill_sent_ = true;
-  stop_sent_ = true;
-  begin_no_more();
+  note_sent(Sent::Kill);
   pass_on(SIGKILL);
   if (spec_.adopts_orphans) orphans_.kill_all(has_succeeded_);
 }

@@ -137,13 +137,15 @@ class Workers final : private WorkerStarter::Listener {
 
  private:
   using Alive = std::weak_ptr<char>;
+  // To all processes of this round, most recently.
+  enum class Sent { Nothing, Notice, Stop, Kill };
 
   void feed(const worker_group::Event& event);
   void on_begun(int local_rank, const Spawned& spawned) override;
   void on_refused(int local_rank, const Refusal& refusal) override;
   void on_memory_not_placed(int error_number) override;
   void on_all_started() override;
-  void begin_no_more();
+  void note_sent(Sent sent);
   void on_end(int local_rank, int pid, const ExitStatus& status);
   void note_end(int local_rank, int pid, const ExitStatus& status);
   void collect_all();
@@ -152,6 +154,7 @@ class Workers final : private WorkerStarter::Listener {
   void look_soon();
   void look();
   bool nothing_left();
+  bool is_stopped_by_signal(const ExitStatus& status) const;
 
   void perform(const worker_group::SignalAll& all);
   void perform(const worker_group::NotifyAll& notice);
@@ -183,12 +186,11 @@ class Workers final : private WorkerStarter::Listener {
   int round_ = 0;
   bool is_open_ = false;        // from start() to on_all_gone(), and while kept processes stop
   bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
-  bool stop_sent_ = false;
-  bool kill_sent_ = false;   // SIGKILL to all
-  bool is_started_ = false;  // on_all_started() has been reported
-  bool is_limited_ = false;  // begin_no_more()
-  bool is_refused_ = false;  // a program was not executed: the failure of this round
-  bool has_warned_ = false;  // about memory placement
+  Sent sent_ = Sent::Nothing;
+  int stop_signal_ = SIGTERM;  // if sent_ is Stop
+  bool is_started_ = false;    // on_all_started() has been reported
+  bool is_refused_ = false;    // a program was not executed: the failure of this round
+  bool has_warned_ = false;    // about memory placement
   bool has_warned_blind_ = false;
   std::vector<std::optional<WorkerPlacement>> placements_;  // by local rank
   bool drain_posted_ = false;

@@ -221,17 +221,14 @@ void SshSession::Impl::start_ssh(UniqueFd in, UniqueFd out, UniqueFd err) {
         if (const auto* child = std::get_if<agent::Spawned>(&begun)) {
           self->process_.emplace(self->io_, *child,
                                  [self](const ExitStatus& status) { self->ssh_ended(status); });
-        } else if (const auto* not_started = std::get_if<NotStarted>(&begun)) {
-          self->refused(*not_started);
         } else {
-          self->refused(std::get<agent::NotBound>(begun));
+          self->refused(std::get<agent::Refusal>(begun));
         }
       });
 }
 
 void SshSession::Impl::refused(const agent::Refusal& refusal) {
-  const auto* failed = std::get_if<NotStarted>(&refusal);
-  const int error = failed == nullptr ? EPERM : failed->error_number;
+  const int error = agent::error_number_of(refusal);
   cannot_start(
       error == ENOENT ? kNotFound : kNotExecutable,
       "cannot start " + spec_.argv.front() + ": " + system_message(error) +

@@ -199,6 +199,23 @@ TEST_CASE("a stop reports the timeouts that PyTorch's watchdog had reported befo
   CHECK(timeouts[0]["ranks"] == nlohmann::json::parse("[[1, 2]]"));
 }
 
+TEST_CASE("a rank that failed in a collective is reported with the stacks of the others") {
+  const int lines_after = GENERATE(0, 40);  // more than a report shows
+  const TemporaryDirectory directory;
+  const Ended ended = run(shell_job(
+      {"--nproc-per-node=2", "--report=" + directory.file("report.json")},
+      "[ $RANK = 1 ] || exec sleep 100\n"
+      "echo \"terminate called after throwing an instance of 'c10::DistBackendError'\" >&2\n"
+      "echo '  what():  [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=21, "
+      "OpType=ALLREDUCE) ran for 12077 milliseconds before timing out.' >&2\n"
+      "for i in $(seq " +
+          std::to_string(lines_after) + "); do echo closing file $i >&2; done; exit 1"));
+  CAPTURE(ended.err);
+  const auto report = nlohmann::json::parse(read_file(directory.file("report.json")));
+  CHECK_THAT(report["failures"][0]["traceback"].get<std::string>(),
+             ContainsSubstring("the other ranks when it failed") && ContainsSubstring("rank 0:"));
+}
+
 TEST_CASE("stacks of all ranks can be read on any node, and the job continues") {
   const std::string id = "stacked-" + std::to_string(getpid());
   Nodes nodes(3, {"--nproc-per-node=2", "--rdzv-id=" + id});

@@ -20,7 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const Log kSilent = Log();
 const std::string kLibrary = testing::built("standin/nvml/libnvidia-ml.so.1");
 
 // Two GPUs; the listed processes use the first.
@@ -56,7 +55,7 @@ int gone_pid() {
 }
 
 struct Waiting {
-  explicit Waiting(const std::string& library = kLibrary) : release(io, kSilent, library) {}
+  explicit Waiting(const std::string& library = kLibrary) : release(io, Log(), library) {}
   void begin(std::vector<int> pids, std::chrono::milliseconds at_most) {
     release.wait(std::move(pids), at_most, [this](const std::string& text) { unfreed = text; });
   }

@@ -15,8 +15,6 @@
 namespace drun::agent {
 namespace {
 
-const Log kSilent = Log();
-
 WorkProgress collected(asio::io_context& io, ProgressFiles& files) {
   std::optional<WorkProgress> progress;
   files.collect([&progress](const WorkProgress& found) { progress = found; });
@@ -32,7 +30,7 @@ void append(const std::string& path, const std::string& text) {
 
 TEST_CASE("progress is the highest step of all workers, and any other line") {
   asio::io_context io;
-  ProgressFiles files(io, kSilent, std::nullopt);
+  ProgressFiles files(io, Log(), std::nullopt);
   files.begin_round(0, 3);
   CHECK(collected(io, files) == WorkProgress{});
   append(files.file(0), "step 11\nstep 12\n");
@@ -46,7 +44,7 @@ TEST_CASE("progress is the highest step of all workers, and any other line") {
 
 TEST_CASE("only the end of a long progress file is read, and only if it is a regular file") {
   asio::io_context io;
-  ProgressFiles files(io, kSilent, std::nullopt);
+  ProgressFiles files(io, Log(), std::nullopt);
   files.begin_round(0, 3);
   append(files.file(0), "999999\n" + std::string(100000, '\n') + "41\n42\n");
   std::filesystem::create_symlink(files.file(0), files.file(1));
@@ -58,7 +56,7 @@ TEST_CASE("progress files are removed with their directory") {
   std::string directory;
   {
     asio::io_context io;
-    ProgressFiles files(io, kSilent, std::nullopt);
+    ProgressFiles files(io, Log(), std::nullopt);
     files.begin_round(0, 1);
     append(files.file(0), "1\n");
     directory = std::filesystem::path(files.file(0)).parent_path();
@@ -73,7 +71,7 @@ TEST_CASE("a checkpoint newer than all earlier ones counts as progress once") {
   std::filesystem::create_directories(directory + "/step1");
   append(directory + "/step1/model.pt", "x");
   asio::io_context io;
-  ProgressFiles files(io, kSilent, directory);
+  ProgressFiles files(io, Log(), directory);
   files.begin_round(0, 1);
   CHECK(collected(io, files) == WorkProgress{});
   files.begin_round(1, 1);
@@ -89,7 +87,7 @@ TEST_CASE("a checkpoint newer than all earlier ones counts as progress once") {
 
 TEST_CASE("a checkpoint directory that does not exist yet shows no progress") {
   asio::io_context io;
-  ProgressFiles files(io, kSilent, "/nonexistent/checkpoints");
+  ProgressFiles files(io, Log(), "/nonexistent/checkpoints");
   files.begin_round(0, 1);
   CHECK(collected(io, files) == WorkProgress{});
   files.stop();

@@ -32,7 +32,7 @@ ExitStatus wait_for(const Spawned& spawned) {
 
 ExitStatus run(const Command& command) {
   const auto result = spawn(command);
-  if (const auto* not_started = std::get_if<NotStarted>(&result)) return *not_started;
+  if (const auto* refusal = std::get_if<Refusal>(&result)) return std::get<NotStarted>(*refusal);
   return wait_for(std::get<Spawned>(result));
 }
 
@@ -50,8 +50,8 @@ std::string output_of(const std::string& script) {
   return output_of(Command{.argv = {"/bin/sh", "-c", script}});
 }
 
-std::string write(const TemporaryDirectory& directory, const std::string& name,
-                  const std::string& text, mode_t mode) {
+std::string write_program(const TemporaryDirectory& directory, const std::string& name,
+                          const std::string& text, mode_t mode) {
   testing::write_file(directory / name, text);
   chmod((directory / name).c_str(), mode);
   return directory / name;
@@ -70,9 +70,9 @@ TEST_CASE("a program that cannot be executed is reported at once, with the reaso
   CHECK(run({.argv = {"no-such-program-anywhere"}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {""}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {directory.path()}}) == ExitStatus(NotStarted{EACCES}));
-  const std::string plain = write(directory, "plain", "text", 0644);
+  const std::string plain = write_program(directory, "plain", "text", 0644);
   CHECK(run({.argv = {plain}}) == ExitStatus(NotStarted{EACCES}));
-  const std::string lost = write(directory, "lost", "#!/no/such/interpreter\n", 0755);
+  const std::string lost = write_program(directory, "lost", "#!/no/such/interpreter\n", 0755);
   CHECK(run({.argv = {lost}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {"/bin/true"}, .stdout_fd = 999}) == ExitStatus(NotStarted{EBADF}));
   CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // no child process remains
@@ -81,8 +81,8 @@ TEST_CASE("a program that cannot be executed is reported at once, with the reaso
 TEST_CASE("a program is looked up on the worker's PATH") {
   const TemporaryDirectory first;
   const TemporaryDirectory second;
-  write(first, "prog", "#!/bin/sh\nexit 1\n", 0644);
-  write(second, "prog", "#!/bin/sh\nexit 7\n", 0755);
+  write_program(first, "prog", "#!/bin/sh\nexit 1\n", 0644);
+  write_program(second, "prog", "#!/bin/sh\nexit 7\n", 0755);
   const auto with_path = [](const std::string& path) {
     return Command{.argv = {"prog"}, .environment = {{"PATH", path}}};
   };
@@ -94,7 +94,7 @@ TEST_CASE("a program is looked up on the worker's PATH") {
 
 TEST_CASE("a script without #! is run by the shell, as execvp does") {
   const TemporaryDirectory directory;
-  const std::string script = write(directory, "script", "exit $1\n", 0755);
+  const std::string script = write_program(directory, "script", "exit $1\n", 0755);
   CHECK(run({.argv = {script, "5"}}) == ExitStatus(Exited{5}));
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("with a separate descriptor table a child inherits nothing that was op
     begun.start->ended();
     CHECK_FALSE(begun.start->refusal().has_value());
     command.stdout_fd = 999;
-    CHECK(std::get<NotStarted>(spawner.begin(command)).error_number == EBADF);
+    CHECK(error_number_of(std::get<Refusal>(spawner.begin(command))) == EBADF);
   }
   text = pipe.read_all();  // reads to the end: the spawner has closed its copy
   CHECK_THAT(text, ContainsSubstring(" " + std::to_string(users) + " -> /dev/null"));
@@ -252,7 +252,9 @@ TEST_CASE("a placement that the kernel refuses is reported with the reason, and 
       WorkerPlacement{.memory_nodes = {1023}, .memory = MemoryPolicy::Strict}};
   for (const WorkerPlacement& placement : nowhere) {
     const auto result = spawn({.argv = {"/bin/true"}, .placement = &placement});
-    const auto* refused = std::get_if<NotBound>(&result);
+    const auto* refusal = std::get_if<Refusal>(&result);
+    REQUIRE(refusal != nullptr);
+    const auto* refused = std::get_if<NotBound>(refusal);
     REQUIRE(refused != nullptr);
     CHECK(refused->error_number != 0);
     CHECK(refused->is_memory == placement.cpus.empty());

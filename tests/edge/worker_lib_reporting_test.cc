@@ -73,9 +73,8 @@ class FailingBackend final : public Backend {
   std::string name() const override { return "failing"; }
   std::string refusal(const Call&) const override { return ""; }
   void run(const Call&, const Turn&) override {
-    using Kind = WorkerError::Kind;
-    if (peer_ends_) throw BackendFailure(Kind::PeerLost, 1, "gone", true);
-    throw BackendFailure(Kind::System, std::nullopt, "broken");
+    if (peer_ends_) throw BackendFailure(WorkerError::Kind::PeerLost, 1, "gone", true);
+    throw BackendFailure(WorkerError::Kind::System, std::nullopt, "broken");
   }
   void abort() noexcept override {
     if (was_published) return;

@@ -330,6 +330,37 @@ TEST_CASE("a stopped worker's child has the whole shutdown timeout after its lea
         test::scaled(milliseconds(15'000)));  // the round ends when no process is left
 }
 
+TEST_CASE("a child that a worker starts while the stop signal reaches it is stopped, too") {
+  WorkersRecorder recorder;
+  Pipe pipe;
+  Command worker = tree("spawn");
+  worker.stdout_fd = pipe.writing_end();
+  recorder.at(milliseconds(0), [&] {
+    pipe.read_line();
+    recorder.workers.stop();
+  });
+  recorder.run({worker, shell("exec sleep 60")});
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.failures.empty());
+  CHECK(recorder.took < test::scaled(milliseconds(15'000)));  // less than the shutdown timeout
+  CHECK_FALSE(has_children());
+}
+
+TEST_CASE("a process gets the stop signal once, also if its worker dies of it") {
+  WorkersRecorder recorder({.shutdown_timeout = milliseconds(1000)});
+  Pipe pipe;
+  // Two workers die at different times, and there is a look at the processes after each.
+  const std::string child = "trap 'echo term' TERM; echo up; while :; do sleep 0.01; done";
+  recorder.at(milliseconds(0), [&] {
+    pipe.read_line();
+    recorder.workers.stop();
+  });
+  recorder.run({reporting(pipe, "sh -c \"" + child + "\"; exit 0"),
+                shell("trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.01; done")});
+  CHECK(pipe.read_all() == "term\n");
+  CHECK(recorder.gone == 1);
+}
+
 TEST_CASE("the agent's tools are ended with the workers but are not leftover processes") {
   for (const bool is_own : {true, false}) {
     WorkersRecorder recorder({.shutdown_timeout = milliseconds(300)});

@@ -50,7 +50,6 @@ void check_proc(std::string_view rest) {
   for (std::string* file :
        {&files.comm, &files.stat, &files.wchan, &files.syscall, &files.kernel_stack})
     *file = next_text(rest);
-  static_cast<void>(parse_cpu_ticks(files.stat));
   static_cast<void>(ptrace_objection(files.comm, files.stat));
   const ThreadStack thread = thread_of(files);
   require(!thread.frames.empty() && thread.frames.size() <= kMostFrames);

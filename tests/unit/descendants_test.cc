@@ -1,5 +1,6 @@
 #include "agent/process/descendants.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -14,6 +15,28 @@ TEST_CASE("a stat line is parsed for any process name") {
   ProcessStat stat;
   REQUIRE(parse_stat("4242 (" + name + ") T 17 4200 4200 0 -1 4194560 101", stat));
   CHECK(stat == ProcessStat{.pid = 4242, .state = 'T', .parent = 17, .group = 4200});
+}
+
+TEST_CASE("a stat line has the times of a process, including children that it has reaped") {
+  ProcessStat stat;
+  REQUIRE(parse_stat("7 (a b) c) R 1 7 7 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 8123 9", stat));
+  CHECK(stat.cpu_ticks == 127);
+  CHECK(stat.started_ticks == 8123);
+  REQUIRE(parse_stat("7 (a) R 1 7 7 0 -1 4194560 1 2 3 4 100 x", stat));
+  CHECK(stat.cpu_ticks == 100);
+  CHECK(stat.started_ticks == 0);
+}
+
+TEST_CASE("a process began at a time between two looks at the clock") {
+  const std::uint64_t before = ticks_since_boot();
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  REQUIRE(child > 0);
+  const Descendants found;
+  REQUIRE(found.all().size() == 1);
+  CHECK(found.all().front().started_ticks >= before);
+  CHECK(found.all().front().started_ticks <= ticks_since_boot());
+  waitpid(child, nullptr, 0);
 }
 
 TEST_CASE("a process whose parent is in another pid namespace has parent 0") {

@@ -16,10 +16,10 @@
 namespace drun::agent {
 namespace {
 
-using Lines = std::vector<std::string>;
+using StderrLines = std::vector<std::string>;
 using Fault = FaultClass;
 
-Failure failure_of(int rank, ExitStatus status, Lines stderr_tail = {}) {
+Failure failure_of(int rank, ExitStatus status, StderrLines stderr_tail = {}) {
   Failure failure;
   failure.rank = rank;
   failure.local_rank = rank % 2;
@@ -32,10 +32,10 @@ Failure failure_of(int rank, ExitStatus status, Lines stderr_tail = {}) {
   return failure;
 }
 
-Failure exited(int rank, Lines stderr_tail, int code = 1) {
+Failure exited(int rank, StderrLines stderr_tail, int code = 1) {
   return failure_of(rank, Exited{code}, std::move(stderr_tail));
 }
-Failure killed(int rank, int signal, Lines stderr_tail = {}) {
+Failure killed(int rank, int signal, StderrLines stderr_tail = {}) {
   return failure_of(rank, Killed{signal}, std::move(stderr_tail));
 }
 Failure recorded(int rank, std::string message, std::string traceback = "") {
@@ -50,7 +50,7 @@ Failure out_of_memory(int rank) {
   return failure;
 }
 // The node logged errors of a GPU while the worker ran.
-Failure logged(Failure failure, const Lines& kernel_log) {
+Failure logged(Failure failure, const StderrLines& kernel_log) {
   failure.traceback = with_kernel_log(failure.traceback, kernel_log);
   return failure;
 }
@@ -81,8 +81,8 @@ Outcome hung(std::vector<int> ranks, const std::string& stacks, int world_size =
 }
 
 // A traceback of torch.distributed's Python part.
-Lines in_call(const std::string& mark, const std::string& call, int line,
-              const std::string& error) {
+StderrLines in_call(const std::string& mark, const std::string& call, int line,
+                    const std::string& error) {
   return {mark + "Traceback (most recent call last):",
           mark + "  File \"/home/u/train.py\", line " + std::to_string(line) + ", in <module>",
           mark + "    d." + call + "(x)",
@@ -105,16 +105,16 @@ constexpr const char* kGlooClosed =
     "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] "
     "Connection closed by peer [10.0.0.2]:4711";
 // Of the worker with rank 2 (failure_of), and of none.
-constexpr const char* kOffTheBus =
+constexpr const char* kXid79 =
     "NVRM: Xid (PCI:0000:c1:00): 79, pid=102, name=python, GPU has fallen off the bus.";
-constexpr const char* kContained =
+constexpr const char* kXid94 =
     "NVRM: Xid (PCI:0000:08:00): 94, pid='<unknown>', name=<unknown>, Contained: SM (0x1).";
 constexpr const char* kUnknownCuda = "RuntimeError: CUDA error: unspecified launch failure";
 constexpr const char* kNcclRemote =
     "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
     "prematurely.";
 
-std::string text_of(const Lines& lines) {
+std::string text_of(const StderrLines& lines) {
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
   return text;
@@ -644,8 +644,8 @@ std::vector<Case> cases() {
        failed({recorded(
            2, "",
            with_stacks(
-               with_kernel_log(text_of(in_call("", "all_reduce", 13, kGlooTimeout)), {kContained}),
-               std::string("rank 3: (/proc)\n  kernel log of node 1: ") + kContained + "\n" +
+               with_kernel_log(text_of(in_call("", "all_reduce", 13, kGlooTimeout)), {kXid94}),
+               std::string("rank 3: (/proc)\n  kernel log of node 1: ") + kXid94 + "\n" +
                    kFutex))}),
        Fault::Hardware, "rank 3", kYes});
   add({"SIGBUS", failed({killed(1, SIGBUS)}), Fault::Hardware, "rank 1"});
@@ -675,49 +675,47 @@ std::vector<Case> cases() {
                           "RuntimeError: CUDA error: an illegal memory access was encountered"})}),
        Fault::Crash, "rank 2"});
   add({"the kernel log explains an error of CUDA",
-       failed({logged(exited(2, {kUnknownCuda}), {kOffTheBus})}), Fault::Hardware, "rank 2", kYes,
-       1});
-  add({"the kernel log explains a signal", failed({logged(killed(3, SIGABRT), {kContained})}),
+       failed({logged(exited(2, {kUnknownCuda}), {kXid79})}), Fault::Hardware, "rank 2", kYes, 1});
+  add({"the kernel log explains a signal", failed({logged(killed(3, SIGABRT), {kXid94})}),
        Fault::Hardware, "rank 3", kYes});
   add({"the kernel log explains a lost peer, by the process id",
-       failed({logged(exited(3, {kNcclRemote}), {kOffTheBus}),
-               logged(exited(2, {kNcclRemote}), {kOffTheBus}), exited(0, {kNcclRemote})}),
+       failed({logged(exited(3, {kNcclRemote}), {kXid79}),
+               logged(exited(2, {kNcclRemote}), {kXid79}), exited(0, {kNcclRemote})}),
        Fault::Hardware, "rank 2", kYes, 1});
   add({"the kernel log explains a timeout on its node",
-       failed(
-           {exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout)),
-            logged(exited(3, in_call("[rank3]: ", "all_reduce", 13, kGlooTimeout)), {kContained})}),
+       failed({exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout)),
+               logged(exited(3, in_call("[rank3]: ", "all_reduce", 13, kGlooTimeout)), {kXid94})}),
        Fault::Hardware, "rank 3", kYes});
   add({"an error of CUDA on the node of the faulty GPU, not one on another node",
-       failed({exited(0, {kUnknownCuda}), logged(exited(2, {kUnknownCuda}), {kOffTheBus})}),
+       failed({exited(0, {kUnknownCuda}), logged(exited(2, {kUnknownCuda}), {kXid79})}),
        Fault::Hardware, "rank 2", kYes, 1});
   add({"the text of a worker about its GPU, and the kernel log",
        failed({logged(exited(2, {"RuntimeError: CUDA error: uncorrectable ECC error encountered"}),
-                      {kContained})}),
+                      {kXid94})}),
        Fault::Hardware, "rank 2", kYes});
   add({"an exception that is not of the GPU, beside an error of a GPU",
-       failed({logged(exited(2, {"KeyError: 'x'"}), {kOffTheBus})}), Fault::Crash, "rank 2"});
+       failed({logged(exited(2, {"KeyError: 'x'"}), {kXid79})}), Fault::Crash, "rank 2"});
   add({"a clear cause on another node, beside an error of a GPU",
-       failed({exited(0, {"KeyError: 'x'"}), logged(exited(2, {kNcclRemote}), {kOffTheBus})}),
+       failed({exited(0, {"KeyError: 'x'"}), logged(exited(2, {kNcclRemote}), {kXid79})}),
        Fault::Crash, "rank 0"});
   add({"GPU memory, beside an error of a GPU",
-       failed({logged(exited(2, {"torch.OutOfMemoryError: CUDA out of memory."}), {kContained})}),
+       failed({logged(exited(2, {"torch.OutOfMemoryError: CUDA out of memory."}), {kXid94})}),
        Fault::GpuMemory, "rank 2", kNo});
   add({"SIGTERM from outside, beside an error of a GPU",
-       failed({logged(killed(2, SIGTERM), {kContained})}), Fault::Crash, "rank 2", kYes});
+       failed({logged(killed(2, SIGTERM), {kXid94})}), Fault::Crash, "rank 2", kYes});
   add({"an injected fault, beside an error of a GPU",
-       failed({logged(injected(killed(2, SIGKILL)), {kContained})}), Fault::Crash, "rank 2", kYes});
+       failed({logged(injected(killed(2, SIGKILL)), {kXid94})}), Fault::Crash, "rank 2", kYes});
   add({"a hang: the kernel log names a process",
        hung({0, 1, 3}, std::string("ranks 0, 1, 3: no sign of life (py-spy)\n") + kInAllReduce +
-                           "rank 2: no sign of life (py-spy)\n  kernel log of node 1: " +
-                           kOffTheBus + "\n" + kInAllReduce),
+                           "rank 2: no sign of life (py-spy)\n  kernel log of node 1: " + kXid79 +
+                           "\n" + kInAllReduce),
        Fault::Hardware, "rank 2", kYes, 1});
   add({"a collective timed out, and the kernel log of another node shows an error of a GPU",
        failed({recorded(
            0, "",
            with_stacks(text_of(in_call("", "all_reduce", 13, kGlooTimeout)),
                        "rank 0: has ended (agent)\nrank 1: (/proc)\n" + std::string(kFutex) +
-                           "ranks 2, 3: (/proc)\n  kernel log of node 1: " + kContained + "\n" +
+                           "ranks 2, 3: (/proc)\n  kernel log of node 1: " + kXid94 + "\n" +
                            kFutex))}),
        Fault::Hardware, "ranks 2, 3", kYes});
   // Errors of the user.
@@ -852,8 +850,8 @@ TEST_CASE("a plain crash adds nothing to the headline, and a crash behind its vi
 
 TEST_CASE("the error is the exception, without warnings, notes and ignored exceptions") {
   struct ErrorCase {
-    Lines stderr_tail;
-    Lines error;
+    StderrLines stderr_tail;
+    StderrLines error;
   };
   const std::string ignored = "Exception ignored in: <function Pool.__del__ at 0x7f00>";
   const std::string header = "Traceback (most recent call last):";
@@ -911,11 +909,11 @@ TEST_CASE("the error is the exception, without warnings, notes and ignored excep
                              "AcceleratorError: CUDA error: x\n  of step 7\nSearch for "
                              "`cudaErrorAssert' in https://x\nFor debugging consider passing "
                              "CUDA_LAUNCH_BLOCKING=1\n\n")) ==
-        Lines{"AcceleratorError: CUDA error: x", "  of step 7"});
+        StderrLines{"AcceleratorError: CUDA error: x", "  of step 7"});
 }
 
 TEST_CASE("errors of a GPU that the program causes have their own cause and advice") {
-  const auto summary = [](Lines stderr_tail) {
+  const auto summary = [](StderrLines stderr_tail) {
     const Diagnosis found = diagnose(early(failed({exited(1, std::move(stderr_tail))})));
     CHECK(found.adds_to_headline);
     return found.summary;
@@ -955,8 +953,8 @@ TEST_CASE("a desync says what each group of ranks called, and where") {
         "desync: rank 1 called ALLREDUCE of shape [3], rank 0 called ALLREDUCE of shape [4]");
   CHECK(diagnose(hung({0, 1}, std::string("ranks 0, 2, 3: (py-spy)\n") + kInAllReduce +
                                   "rank 1: (py-spy)\n" + kInBroadcast))
-            .evidence ==
-        Lines{"rank 1: in broadcast, train.py:44", "ranks 0, 2, 3: in all_reduce, train.py:33"});
+            .evidence == StderrLines{"rank 1: in broadcast, train.py:44",
+                                     "ranks 0, 2, 3: in all_reduce, train.py:33"});
 }
 
 TEST_CASE("NCCL's counts name the collective that a rank has not arrived in") {
@@ -1013,9 +1011,9 @@ TEST_CASE("the classes that restart rules may name are those of a failed round")
 }
 
 TEST_CASE("evidence is cut, also that with the place of a call") {
-  Lines lines = in_call("", "all_reduce", 13, kGlooTimeout);
+  StderrLines lines = in_call("", "all_reduce", 13, kGlooTimeout);
   lines[1] = "  File \"/home/u/" + std::string(400, 'a') + ".py\", line 13, in <module>";
-  Lines other = in_call("", "barrier", 14, kGlooTimeout);
+  StderrLines other = in_call("", "barrier", 14, kGlooTimeout);
   for (const Outcome& outcome :
        {failed({exited(0, lines), exited(1, other)}), failed({exited(0, lines)}),
         failed({exited(0, lines), exited(1, {mismatch(fingerprint(0, "ALLREDUCE", "[3]"),
@@ -1055,7 +1053,7 @@ TEST_CASE("the stacks of the other ranks are a part of the traceback and do not 
   CHECK(parts_of(with_kernel_log("ValueError", {"Xid 1"})).kernel_log == "Xid 1\n");
   CHECK(parts_of(with_kernel_log("ValueError", {"Xid 1"})).traceback == "ValueError\n");
   CHECK(with_kernel_log("ValueError", {}) == "ValueError");
-  CHECK(with_kernel_log(std::string(100'000, 'x'), Lines(4, std::string(160, 'y'))).size() <
+  CHECK(with_kernel_log(std::string(100'000, 'x'), StderrLines(4, std::string(160, 'y'))).size() <
         32'000);
   CHECK(has_only_waited(exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout))));
   CHECK_FALSE(has_only_waited(exited(0, {kGlooClosed})));
@@ -1075,7 +1073,7 @@ TEST_CASE("hostile and very long texts end in a bounded diagnosis") {
   std::mt19937 random(7);
   for (int i = 0; i < 300; ++i) {
     INFO("seed 7, turn " << i);
-    Lines tail;
+    StderrLines tail;
     for (int line = 0; line < 20; ++line) {
       std::string text;
       for (int byte = 0; byte < 200; ++byte) text += static_cast<char>(random() % 256);

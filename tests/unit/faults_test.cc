@@ -135,11 +135,11 @@ TEST_CASE("each node injects its own faults once and at their time") {
   REQUIRE(schedule.deadline());
   CHECK(*schedule.deadline() == begin + 1s);
   CHECK(schedule.take_due(begin + 1s).empty());  // a fault of another node
-  schedule.told("stop:rank=0@1s", begin + 1s);
+  schedule.on_announced("stop:rank=0@1s", begin + 1s);
   CHECK(*schedule.deadline() == begin + 2s);
   CHECK(schedule.take_due(begin + 1999ms).empty());
   CHECK(texts(schedule.take_due(begin + 2s)) == Texts{"kill:rank=3@2s local 1"});
-  schedule.told("kill:rank=3@2s", begin + 2s);
+  schedule.on_announced("kill:rank=3@2s", begin + 2s);
   CHECK(schedule.take_due(begin + 3s).empty());
   schedule.end_round();
   CHECK(!schedule.deadline());
@@ -161,7 +161,7 @@ TEST_CASE(
   killed.begin_round(world_of(0, 1), 0, begin);
   other.begin_round(world_of(0, 2), 0, begin + 20ms);  // its clock is behind
   CHECK(texts(killed.take_due(begin + 4s)) == Texts{"kill:node=1@4s"});
-  other.told("kill:node=1@4s", begin + 4s);
+  other.on_announced("kill:node=1@4s", begin + 4s);
   CHECK(!other.deadline());
   other.end_round();
   other.begin_round(world_of(1, 1), 0, begin + 4010ms);
@@ -189,7 +189,7 @@ TEST_CASE("a fault that was not injected before the round ended is left for the 
   // Announced, but not forwarded by the coordinator, so it was not injected.
   other.begin_round(world_of(2, 1), 0, begin + 6s);
   CHECK(texts(other.take_due(begin + 6s)) == Texts{"kill:node=1@4s"});
-  other.told("kill:node=1@4s", begin + 6s);
+  other.on_announced("kill:node=1@4s", begin + 6s);
   other.begin_round(world_of(3, 1), 0, begin + 7s);
   CHECK(other.take_due(begin + 7s).empty());
 }
@@ -210,7 +210,7 @@ TEST_CASE("a random fault of another node is not injected again in the next roun
   const Time begin = Time{} + 100s;
   FaultSchedule schedule(plan_of("random:seed=7:every=10s"));
   schedule.begin_round(world_of(0, 2), 0, begin + 50ms);
-  schedule.told("random:seed=7:every=10s kill:rank=1", begin + 10s);
+  schedule.on_announced("random:seed=7:every=10s kill:rank=1", begin + 10s);
   World alone = world_of(1, 0);
   alone.local_world_size = alone.world_size = 1;
   schedule.begin_round(alone, 0, begin + 10020ms);

@@ -22,7 +22,7 @@ class Asked {
       if (!wants_nccl(state, now_)) continue;
       note_asked(state, now_);
       ++asked;
-      if (answers) hear(state, {standing}, now_);
+      if (answers) note_positions(state, {standing}, now_);
     }
     return first;
   }

@@ -105,7 +105,7 @@ TEST_CASE("every event has its name and its fields") {
   CHECK(line_of(agent::RoundEnded{2, true})["succeeded"] == true);
   const json with_failures =
       line_of(agent::RoundEnded{.round = 2, .failures = std::vector<Failure>(9, failure())});
-  CHECK(with_failures["failures"].size() == agent::kMostFailuresTold);
+  CHECK(with_failures["failures"].size() == agent::kMostEventFailures);
   CHECK(with_failures["failures"][0]["rank"] == 5);
   CHECK(line_of(agent::PhaseBegan{agent::Phase::Standby})["phase"] == "standby");
   CHECK(line_of(agent::WorkerAlive{1, 5, 1})["event"] == "worker_alive");

@@ -34,13 +34,13 @@ TEST_CASE("other kernel messages name no killed process") {
 }
 
 TEST_CASE("the memory event files are derived from the process's cgroups") {
-  CHECK(parse_cgroups("0::/user.slice/session-1.scope\n") ==
+  CHECK(oom_files("0::/user.slice/session-1.scope\n") ==
         OomFiles{.v2 = "/sys/fs/cgroup/user.slice/session-1.scope/memory.events"});
-  CHECK(parse_cgroups("0::/\n").v2 == "/sys/fs/cgroup/memory.events");
-  CHECK(parse_cgroups("9:name=systemd:/\n4:cpu,memory:/job/7\n0::/x\n") ==
+  CHECK(oom_files("0::/\n").v2 == "/sys/fs/cgroup/memory.events");
+  CHECK(oom_files("9:name=systemd:/\n4:cpu,memory:/job/7\n0::/x\n") ==
         OomFiles{.v2 = "/sys/fs/cgroup/x/memory.events",
                  .v1 = "/sys/fs/cgroup/memory/job/7/memory.oom_control"});
-  CHECK(parse_cgroups("nonsense\n1:\n2:memory:relative\n") == OomFiles{});
+  CHECK(oom_files("nonsense\n1:\n2:memory:relative\n") == OomFiles{});
 }
 
 }  // namespace drun::agent

@@ -1,3 +1,4 @@
+#include "agent/process/proc.h"
 #include "agent/stacks/evidence.h"
 #include "agent/stacks/proc_text.h"
 #include "agent/stacks/stack_trace.h"
@@ -97,12 +98,12 @@ TEST_CASE("a thread from /proc shows its state, kernel function and system call"
   CHECK(thread.name == "train");
 #ifdef __x86_64__
   CHECK(thread.frames == Frames{"sleeping in futex_wait_queue (futex)"});
-  CHECK(thread_of({.stat = "1 (x) S 1",
+  CHECK(thread_of({.stat = "1 (x) S 1 1",
                    .wchan = "0",
                    .syscall = "202 0x1",
                    .kernel_stack = "[<0>] futex_do_wait+0x1/0x2\n[<0>] do_futex+0x1/0x2\n"})
             .frames == Frames{"sleeping in futex_do_wait (futex)"});
-  CHECK(thread_of({.stat = "1 (x) D 1",
+  CHECK(thread_of({.stat = "1 (x) D 1 1",
                    .wchan = "rpc_wait",
                    .syscall = "0 0x1",
                    .kernel_stack = "[<0>] rpc_wait+0x1/0x2\n[<0>] nfs_file_read+0x1/0x2\n"
@@ -111,22 +112,16 @@ TEST_CASE("a thread from /proc shows its state, kernel function and system call"
                                    "[<0>] entry_SYSCALL_64_after_hwframe+0x1/0x2\n"})
             .frames == Frames{"stuck in the kernel in rpc_wait (read)", "nfs_file_read (kernel)"});
 #endif
-  CHECK(thread_of({.stat = "1 (x) S 1",
+  CHECK(thread_of({.stat = "1 (x) S 1 1",
                    .wchan = "kthread",
                    .kernel_stack = "[<0>] kthread+0x1/0x2\n[<0>] wait+0x1/0x2\n"
                                    "[<0>] __arm64_sys_ppoll+0x1/0x2\n[<0>] invoke_syscall+0x1/0x2\n"
                                    "[<0>] el0_svc_common.constprop.0+0x1/0x2\n"
                                    "[<0>] do_el0_svc+0x1/0x2\n[<0>] el0t_64_sync+0x1/0x2\n"})
             .frames == Frames{"sleeping in kthread", "wait (kernel)"});
-  CHECK(thread_of({.stat = "1 (x) D 1", .wchan = "0", .syscall = "running"}).frames ==
+  CHECK(thread_of({.stat = "1 (x) D 1 1", .wchan = "0", .syscall = "running"}).frames ==
         Frames{"stuck in the kernel"});
   CHECK(thread_of({}).frames == Frames{"in an unknown state"});
-}
-
-TEST_CASE("CPU time includes the children that the process has reaped") {
-  CHECK(parse_cpu_ticks("7 (a b) c) R 1 7 7 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1") == 127);
-  for (const char* text : {"", "7 (a)", "7 (a) R 1 7 7 0 -1 4194560 1 2 3 4 100 x", "7 a R 1"})
-    CHECK_FALSE(parse_cpu_ticks(text).has_value());
 }
 
 TEST_CASE("a worker's process tree contains only itself and its descendants") {

@@ -1,10 +1,16 @@
 // Starts child processes that are hard to stop, prints their number, and then follows the argument:
 //   tree stay | leave | fail     (leave: exit code 0, fail: exit code 3, both at once)
+//   tree spawn                  (described below)
 // The processes are: itself, a plain child, a child in a new session that ignores SIGTERM, a
 // stopped child, and a daemon (forked twice) with a child and a sibling. The daemon and its child
 // ignore every signal that they can. That is seven processes. Six remain when it exits.
+//
+// "spawn" starts one child, in the moment in which it has got SIGTERM but blocks it, as shells do
+// while they start a child; then it dies of the signal. The child has not got it.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -30,10 +36,28 @@ void child(const std::function<void()>& body) {
   _exit(0);
 }
 
+[[noreturn]] void spawn_during_signal() {
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  sigprocmask(SIG_BLOCK, &term, nullptr);
+  pollfd pending{.fd = signalfd(-1, &term, SFD_CLOEXEC), .events = POLLIN, .revents = 0};
+  std::puts("up");
+  std::fflush(stdout);
+  poll(&pending, 1, -1);  // the signal stays pending
+  if (fork() == 0) {
+    sigprocmask(SIG_UNBLOCK, &term, nullptr);
+    execlp("sleep", "sleep", "1000", nullptr);
+  }
+  sigprocmask(SIG_UNBLOCK, &term, nullptr);
+  _exit(9);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int ready[2];
+  if (argc == 2 && std::strcmp(argv[1], "spawn") == 0) spawn_during_signal();
   if (argc != 2 || pipe2(ready, O_CLOEXEC) != 0) return 2;
   const auto be_ready = [&ready] {
     close(ready[0]);
