@@ -4,6 +4,7 @@
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 logs=build/logs
+unit_size=20 # sources per unit of a build that happens once; large units need less processor time in total
 
 build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libhwloc-dev libspdlog-dev libssl-dev
   nlohmann-json3-dev)

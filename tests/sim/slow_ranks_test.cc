@@ -1,11 +1,14 @@
 // False alarms and slow ranks in simulated training jobs (training_job.h).
 #include "tests/sim/seeds.h"
 #include "tests/sim/training_job.h"
+#include "tests/support/machine.h"
 
 namespace drun::test {
 namespace {
 
 constexpr double kHours = 2;
+// Enough for the rate to be sure; with sanitizers, 200 would take as long as ten other tests.
+constexpr int kHealthyJobs = kSlowdown == 1 ? 200 : 80;
 
 struct Counts {
   double node_hours = 0;
@@ -34,7 +37,7 @@ Counts run_healthy(SpeedMeasure measure, int jobs) {
 TEST_CASE("healthy training has less than one false alarm of slow ranks in 100 node-hours") {
   const SpeedMeasure measure =
       GENERATE(SpeedMeasure::OwnTime, SpeedMeasure::Nccl, SpeedMeasure::Steps);
-  const Counts counts = run_healthy(measure, 200);
+  const Counts counts = run_healthy(measure, kHealthyJobs);
   std::printf("%d false alarms in %.0f node-hours\n", counts.alarms, counts.node_hours);
   CHECK((seeds_are_chosen() || counts.alarms < counts.node_hours / 100));
 }
