@@ -234,10 +234,17 @@ void drop_all(RoundStep& step) {
   over_if_alone(step);
 }
 
+// Absent also if no member is connected: the job's end waits for this host's agent, which is to get
+// the outcome.
+std::optional<Time> preemption_time(const RoundState& state) {
+  if (!state.deadline || !has_members(state)) return std::nullopt;
+  return state.deadline->signal_at;
+}
+
 void handle(RoundStep& step, const RoundTick&) {
   RoundState& state = step.state;
   settle_contests(step);
-  if (state.deadline && step.now >= state.deadline->signal_at) preempt(step);
+  if (const auto at = preemption_time(state); at && step.now >= *at) preempt(step);
   if (state.phase == RoundPhase::Ending && step.now >= state.end_by) return drop_all(step);
   if (step.now >= state.next_sweep) sweep(step);
   look_at_suspects(step);
@@ -283,7 +290,7 @@ std::optional<Time> deadline(const RoundState& state) {
   std::optional<Time> wanted = phase_deadline(state);
   if (!wanted) return wanted;
   wanted = std::min(*wanted, state.queries.next_deadline().value_or(*wanted));
-  if (state.deadline) wanted = std::min(*wanted, state.deadline->signal_at);
+  wanted = std::min(*wanted, preemption_time(state).value_or(*wanted));
   if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }

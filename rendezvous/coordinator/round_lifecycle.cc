@@ -453,7 +453,7 @@ void finish(RoundStep& step, Ending ending) {
 
 void over_if_alone(RoundStep& step) {
   RoundState& state = step.state;
-  if (state.present_count > 0 || !state.line.empty()) return;
+  if (has_members(state)) return;
   state.phase = RoundPhase::Over;
   drop_claimants(step);
   state.node_of.clear();

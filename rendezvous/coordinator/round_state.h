@@ -162,6 +162,10 @@ std::vector<Peer> all_peers(const RoundState& state);
 std::vector<const JoinedNode*> line_in_order(const RoundState& state);
 // The node of a connection, in the line or in the world; null: neither.
 const JoinedNode* member_of(const RoundState& state, Peer peer);
+// Whether any node is connected, in the line or in the world.
+inline bool has_members(const RoundState& state) {
+  return state.present_count > 0 || !state.line.empty();
+}
 // The coordinator's own agent, if it has joined.
 const JoinedNode* host_of(const RoundState& state);
 

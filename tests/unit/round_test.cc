@@ -423,6 +423,18 @@ TEST_CASE("before the job's deadline its workers get a notice, and the job ends 
   CHECK(ending_of<Preempted>(round, RoundDriver::peer(2)).reason == "its time limit ends");
 }
 
+TEST_CASE("a deadline that passes before the first node has joined ends the job then") {
+  RoundDriver round(fixed_spec(3));
+  round.event(DeadlineKnown{JobDeadline{round.now, round.now + 10s, 15, "soon"}});
+  CHECK(deadline(round.state) > round.now);
+  round.event(RoundTick{});
+  CHECK(round.state.phase == RoundPhase::Joining);
+  round.join(0);
+  CHECK(deadline(round.state) <= round.now);
+  round.event(RoundTick{});
+  CHECK(ending_of<Preempted>(round, RoundDriver::peer(0)).reason == "soon");
+}
+
 TEST_CASE("a changed deadline replaces the old one, and a deadline between rounds ends the job") {
   RoundDriver round = running_round(3, 100);
   round.event(DeadlineKnown{JobDeadline{round.now + 10s, round.now + 20s, 15, "soon"}});

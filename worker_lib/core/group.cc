@@ -29,8 +29,8 @@ using worker::WaitMark;
 using Milliseconds = std::chrono::milliseconds;
 
 // Backends that keep deadlines themselves report more details than the group can. They get this
-// time after the deadline.
-constexpr Milliseconds kBackstop{1000};
+// time after the deadline, which is enough for a process that waits for a processor.
+constexpr Milliseconds kBackstop{5000};
 constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 // Of one group. A thread polls each message every few milliseconds.
 constexpr std::size_t kMostPending = 16'384;

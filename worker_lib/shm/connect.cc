@@ -13,8 +13,8 @@
 
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
+#include "worker_lib/base/unix_socket.h"
 #include "worker_lib/shm/segment.h"
-#include "worker_lib/shm/unix_socket.h"
 
 namespace drun::worker::shm {
 namespace {
@@ -28,7 +28,7 @@ constexpr milliseconds kGrace{500};
 // Connections that have not identified themselves yet.
 constexpr std::size_t kMostStrangers = 64;
 
-bool is_own_user(int socket) { return peer_user(socket) == geteuid(); }
+bool is_own_user(int socket) { return unix_socket::peer_user(socket) == geteuid(); }
 
 void keep(Lifelines& lifelines, UniqueFd socket, int rank) {
   lifelines.lines.push_back({.fd = socket.get(), .rank = rank});
@@ -51,12 +51,12 @@ class Leader {
     connection.segment = create_memory(segment_bytes_);
     connection.regions = create_memory(0);
     cores_ = own_cores();
-    const std::string name = random_name();
-    listener_ = listen_at(name, context_.size + 16);
+    const std::string name = unix_socket::random_name();
+    listener_ = unix_socket::listen_at(name, context_.size + 16);
     if (!listener_) throw_system("cannot listen on a unix socket");
     context_.store->set(kKey, name, left_until(context_.deadline));
     while (!missing().empty()) {
-      if (!await_readable(watched(), context_.deadline)) give_up();
+      if (!unix_socket::await_readable(watched(), context_.deadline)) give_up();
       admit_stranger();
       hear_strangers();
     }
@@ -64,7 +64,8 @@ class Leader {
     const std::string yes = to_text(Answer{.kind = Answer::Kind::Yes, .cores = cores_});
     for (int rank = 1; rank < context_.size; ++rank) {
       UniqueFd& member = members_[static_cast<std::size_t>(rank)];
-      if (!send_message(member.get(), yes, {connection.segment.get(), connection.regions.get()})) {
+      if (!unix_socket::send_message(member.get(), yes,
+                                     {connection.segment.get(), connection.regions.get()})) {
         throw BackendFailure(Kind::PeerLost, rank, "lost rank " + std::to_string(rank));
       }
       keep(connection.lifelines, std::move(member), rank);
@@ -88,7 +89,7 @@ class Leader {
   }
 
   void admit_stranger() {
-    UniqueFd stranger = accept_from(listener_.get());
+    UniqueFd stranger = unix_socket::accept_from(listener_.get());
     if (!stranger || !is_own_user(stranger.get())) return;
     if (strangers_.size() == kMostStrangers) strangers_.erase(strangers_.begin());
     strangers_.push_back(std::move(stranger));
@@ -96,7 +97,7 @@ class Leader {
 
   void hear_strangers() {
     for (UniqueFd& stranger : strangers_) {
-      if (!await_readable({stranger.get()}, Deadline::clock::now())) continue;
+      if (!unix_socket::await_readable({stranger.get()}, Deadline::clock::now())) continue;
       hear(std::exchange(stranger, UniqueFd()));
     }
     strangers_.erase(std::remove_if(strangers_.begin(), strangers_.end(),
@@ -105,7 +106,7 @@ class Leader {
   }
 
   void hear(UniqueFd stranger) {
-    const auto message = receive_message(stranger.get());
+    const auto message = unix_socket::receive_message(stranger.get());
     const auto hello = message ? parse_hello(message->text) : std::nullopt;
     if (!hello) return;
     std::vector<bool> is_there;
@@ -115,7 +116,7 @@ class Leader {
                       .why = "rank 0 has a group of " + std::to_string(context_.size) +
                              " ranks, in which there is no place for this one: another drun, or "
                              "the same rank twice"};
-      send_message(stranger.get(), to_text(no));
+      unix_socket::send_message(stranger.get(), to_text(no));
       return;
     }
     members_[hello->rank] = std::move(stranger);
@@ -127,7 +128,7 @@ class Leader {
     const std::string why = describe_ranks(ranks) + " did not come to share memory with rank 0";
     const std::string late = to_text(Answer{.kind = Answer::Kind::Late, .why = why});
     for (const UniqueFd& member : members_) {
-      if (member) send_message(member.get(), late);
+      if (member) unix_socket::send_message(member.get(), late);
     }
     std::optional<int> peer;
     if (ranks.size() == 1) peer = ranks.front();
@@ -152,7 +153,7 @@ std::string name_of_leader(const BackendContext& context) {
 }
 
 Connection follow(const BackendContext& context, std::size_t segment_bytes) {
-  UniqueFd leader = connect_to(name_of_leader(context), context.deadline);
+  UniqueFd leader = unix_socket::connect_to(name_of_leader(context), context.deadline);
   if (!leader) {
     throw_system(
         "cannot connect to rank 0's unix socket (it has ended, or is in another network namespace: "
@@ -165,11 +166,11 @@ Connection follow(const BackendContext& context, std::size_t segment_bytes) {
                     .size = static_cast<std::uint32_t>(context.size),
                     .segment_bytes = segment_bytes,
                     .cores = own_cores()};
-  send_message(leader.get(), to_text(hello));
-  if (!await_readable({leader.get()}, context.deadline + kGrace)) {
+  unix_socket::send_message(leader.get(), to_text(hello));
+  if (!unix_socket::await_readable({leader.get()}, context.deadline + kGrace)) {
     throw BackendFailure(Kind::Timeout, 0, "rank 0 did not answer");
   }
-  auto message = receive_message(leader.get());
+  auto message = unix_socket::receive_message(leader.get());
   if (!message) throw BackendFailure(Kind::PeerLost, 0, "lost rank 0");
   const Answer answer = parse_answer(message->text, message->fds.size());
   if (answer.kind != Answer::Kind::Yes) {

@@ -1,4 +1,4 @@
-#include "worker_lib/shm/unix_socket.h"
+#include "worker_lib/base/unix_socket.h"
 
 #include <poll.h>
 #include <sys/random.h>
@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace drun::worker::shm {
+namespace drun::worker::unix_socket {
 namespace {
 
 using std::chrono::milliseconds;
@@ -157,4 +157,4 @@ bool await_readable(const std::vector<int>& fds, Deadline deadline) {
   }
 }
 
-}  // namespace drun::worker::shm
+}  // namespace drun::worker::unix_socket

@@ -15,7 +15,7 @@
 #include "drun/backend.h"
 #include "rendezvous/base/unique_fd.h"
 
-namespace drun::worker::shm {
+namespace drun::worker::unix_socket {
 
 // A random name that cannot be guessed. Valid in this network namespace.
 std::string random_name();
@@ -41,4 +41,4 @@ std::optional<Message> receive_message(int socket);
 // False if the deadline passes first.
 bool await_readable(const std::vector<int>& fds, Deadline deadline);
 
-}  // namespace drun::worker::shm
+}  // namespace drun::worker::unix_socket
