@@ -352,7 +352,8 @@ void waited_too_long(RoundStep& step) {
       state.rules.pins_ranks
           ? timeout_text(waiting, state.spec.endpoint, state.spec.join_timeout)
           : elastic_timeout_text(waiting, state.spec.endpoint, state.spec.join_timeout);
-  if (state.first_world && !state.last_loss && !state.exclusions.nodes.empty()) {
+  const bool failed_before = !state.failures.empty() && !state.exclusions.nodes.empty();
+  if (state.first_world && !state.last_loss && failed_before) {
     state.exclusions.nodes.back().told.reason += "; no replacement came: " + missing;
     return finish(step, WorkersFailed{state.failures.failures()});
   }

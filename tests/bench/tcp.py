@@ -20,6 +20,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -52,7 +53,12 @@ class Bench:
         """Returns the output of the first command."""
         running = [subprocess.Popen(["timeout", "120", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                    for command in commands]
-        ends = [each.communicate() for each in running]
+        try:
+            ends = [each.communicate() for each in running]
+        finally:
+            for each in running:
+                if each.poll() is None:
+                    each.terminate()
         if any(each.returncode != 0 for each in running):
             sys.exit("".join(end[1] for end in ends) + f"failed: {shlex.join(commands[0])}")
         return ends[0][0]
@@ -153,6 +159,7 @@ def main():
     options = parser.parse_args()
     if unknown := [each for each in options.cases if each not in CASES]:
         parser.error(f"there is no {unknown[0]}: {', '.join(CASES)}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that every program is ended, too
     options.least, options.most = (int(each) for each in options.bytes.split(":"))
     with tempfile.TemporaryDirectory(prefix="drun-bench-") as place:
         if shutil.which("mpicc") and shutil.which("mpirun"):
