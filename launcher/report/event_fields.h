@@ -1,8 +1,8 @@
 // core. Reads fields of an event (agent/status/events.h), which may be missing, of another type, or
 // as long as the line.
 //
-// Texts and lists are cut to the given size, and numbers to the valid range. What is missing or of
-// another type is empty, 0, false or absent. Never throws.
+// Texts and lists are cut to the given size, and numbers to the valid range. A field that is
+// missing or of another type gives an empty text or list, 0, false, or no value. Never throws.
 #pragma once
 
 #include <cstddef>

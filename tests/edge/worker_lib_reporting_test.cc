@@ -250,7 +250,7 @@ TEST_CASE("ranks that are bound to different cores poll before they sleep") {
     cpu_set_t own;
     CPU_ZERO(&own);
     CPU_SET(numbers[are_apart ? static_cast<std::size_t>(rank) : 0], &own);
-    expect(sched_setaffinity(0, sizeof own, &own) == 0, "a core of its own");
+    expect(sched_setaffinity(0, sizeof own, &own) == 0, "sched_setaffinity");
     const auto parts = worker::shm::connect_parts(test::shm_context(rank, 2, store.port()));
     say(std::to_string(parts.cores.count()));
     say(worker::shm::spin_policy_for(2, parts.cores).looks > 0 ? "looks" : "sleeps");

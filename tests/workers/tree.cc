@@ -5,8 +5,8 @@
 // stopped child, and a daemon (forked twice) with a child and a sibling. The daemon and its child
 // ignore every signal that they can. That is seven processes. Six remain when it exits.
 //
-// "spawn" starts one child, in the moment in which it has got SIGTERM but blocks it, as shells do
-// while they start a child; then it dies of the signal. The child has not got it.
+// "spawn" blocks SIGTERM, as shells do while they start a child. When the signal is pending, it
+// starts a child, which has not got the signal, and dies of it.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
