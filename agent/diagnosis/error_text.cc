@@ -28,6 +28,8 @@ struct KnownText {
   bool is_at_begin = false;  // of the line
 };
 
+constexpr std::string_view kLostLoader = "DataLoader worker (pid";
+
 // Specific texts first: an error of NCCL may quote one of CUDA. A weak text may also be part of a
 // harmless message, and counts only in the error that ended the program.
 constexpr std::array kStrongTexts{
@@ -55,7 +57,7 @@ constexpr std::array kStrongTexts{
     KnownText{"CUDA error: hardware stack error", Sign::Hardware},
     KnownText{"over nvlink or a hardware error", Sign::Hardware},
     KnownText{"[Hardware Error]", Sign::Hardware},
-    KnownText{"DataLoader worker (pid", Sign::DataLoaderWorker},
+    KnownText{kLostLoader, Sign::DataLoaderWorker},
     KnownText{"Unexpected bus error encountered in worker", Sign::DataLoaderWorker},
     KnownText{"Pin memory thread exited unexpectedly", Sign::DataLoaderWorker},
     KnownText{"DataLoader timed out after", Sign::DataLoaderWait},
@@ -227,16 +229,36 @@ bool is_noise(std::string_view line) {
   return is_any_in(line, kNoise) || line.find_first_not_of("^~ ") == line.npos;
 }
 
-// Whether the last traceback ends where a DataLoader waits for its processes. When one of them
-// ends, PyTorch's signal handler raises an error, also while another error is printed: then the
-// traceback is cut off, and the error is missing.
+// When a process of a DataLoader ends, PyTorch's signal handler raises an error. Python 3.11
+// and 3.12 print an error frame by frame; if the handler runs meanwhile, the rest of the traceback
+// is missing, and C code shows the error instead: "object repr     : EOFError()" and other lines.
+constexpr std::string_view kDumpedError = "object repr     : ";
+constexpr std::string_view kCutOff = "lost sys.stderr";
+
+// Whether the last traceback ends where a DataLoader waits for its processes, or was cut off above
+// that frame.
 bool ends_in_data_loader(const std::vector<std::string_view>& lines) {
+  const bool is_cut_off = std::find(lines.begin(), lines.end(), kCutOff) != lines.end();
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (!line->starts_with("File \"") || is_in(*line, "/multiprocessing/")) continue;
-    return is_in(*line, "/torch/utils/data/dataloader.py\"") &&
-           (line->ends_with(", in _get_data") || line->ends_with(", in _try_get_data"));
+    if (!is_in(*line, "/torch/utils/data/dataloader.py\"")) return false;
+    return line->ends_with(", in _get_data") || line->ends_with(", in _try_get_data") ||
+           (is_cut_off && (line->ends_with(", in __next__") || line->ends_with(", in _next_data")));
   }
-  return false;
+  return is_cut_off && std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
+           return line.starts_with(kDumpedError) &&
+                  (is_in(line, "EOFError(") || is_in(line, "ConnectionResetError("));
+         });
+}
+
+// Whether the last exception before `end` says that the other process of a connection is gone.
+bool breaks_connection(const std::vector<std::string_view>& lines, std::size_t end) {
+  constexpr std::array kBroken{std::string_view("EOFError"), std::string_view("Connection"),
+                               std::string_view("BrokenPipeError")};
+  while (end > 0 && !is_exception_line(lines[end - 1])) --end;
+  return end > 0 && std::any_of(kBroken.begin(), kBroken.end(), [&](std::string_view name) {
+           return lines[end - 1].starts_with(name);
+         });
 }
 
 // Removes exceptions that the interpreter ignored, mostly in a destructor, if another one remains.
@@ -260,7 +282,11 @@ void remove_ignored_exceptions(std::vector<std::string_view>& lines) {
       while (first > 0 && !lines[first].starts_with(kTraceback)) --first;
       if (!has_exception_before(first)) first = i;
     }
-    if (last < lines.size() && is_exception_line(lines[last])) ++last;
+    if (last < lines.size() && is_exception_line(lines[last])) {
+      // PyTorch's signal handler came too late to replace the error of the broken connection.
+      if (is_in(lines[last], kLostLoader) && breaks_connection(lines, first)) continue;
+      ++last;
+    }
     lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(first),
                 lines.begin() + static_cast<std::ptrdiff_t>(last));
     i = first;
@@ -565,11 +591,13 @@ std::vector<std::string> error_in(const std::vector<std::string_view>& lines,
   if (!at) at = last_with([](std::string_view line) { return line.starts_with(kWhat); });
   if (!at) at = last_with(is_signs);
   if (!at) at = last_with(is_fatal_line);
+  if (!at) at = last_with([](std::string_view line) { return line.starts_with(kDumpedError); });
   if (!at)
     at = last_with([](std::string_view line) { return !is_noise(line) && !is_warning(line); });
   if (!at) return {};
   std::string_view head = lines[*at];
-  if (head.starts_with(kWhat)) head = trimmed(head.substr(kWhat.size()));
+  for (const std::string_view begin : {kWhat, kDumpedError})
+    if (head.starts_with(begin)) head = trimmed(head.substr(begin.size()));
   std::vector<std::string> error{std::string(head)};
   // NCCL's own error, or what the program found to be wrong.
   const std::size_t last_error =
@@ -639,6 +667,19 @@ bool is_from_multiprocessing(const std::vector<std::string_view>& lines) {
   });
 }
 
+// Whether a DataLoader's process ended, and its rank saw only that a connection to it broke.
+bool has_lost_data_loader(const std::vector<std::string_view>& lines, const EndingError& error,
+                          const FoundSign& sign) {
+  const bool is_broken =
+      sign && (sign->first == Sign::PeerLost || sign->first == Sign::NoConnection);
+  if (!error.is_exception)
+    return (!sign || is_broken) && (is_from_multiprocessing(lines) || ends_in_data_loader(lines));
+  const std::string_view exception = lines[error.first];
+  return is_from_multiprocessing(lines) &&
+         (is_broken || exception.starts_with("EOFError") ||
+          exception.starts_with("FileNotFoundError: "));  // the socket is a file
+}
+
 }  // namespace
 
 ErrorText read_error_text(const Failure& failure) {
@@ -653,19 +694,15 @@ ErrorText read_error_text(const Failure& failure) {
   found.names_gpu = std::any_of(lines.begin() + first, lines.end(),
                                 [](std::string_view line) { return is_any_in(line, kGpuWords); });
   const FoundSign sign = sign_of(lines, error);
-  const bool is_of_loading = is_from_multiprocessing(lines);
   found.error =
       error_in(lines, error.is_exception ? std::optional(error.first) : std::nullopt, sign);
   if (!found.error.empty()) found.line = evidence_text(found.error.front());
-  if (!sign) {
-    if (!error.is_exception && (is_of_loading || ends_in_data_loader(lines)))
-      found.sign = Sign::DataLoaderWorker;
-    return found;
+  if (sign) {
+    found.sign = sign->first;
+    found.line = evidence_text(sign->second);
   }
-  found.sign = sign->first;
-  found.line = evidence_text(sign->second);
-  if (is_of_loading && (found.sign == Sign::PeerLost || found.sign == Sign::NoConnection))
-    found.sign = Sign::DataLoaderWorker;
+  if (has_lost_data_loader(lines, error, sign)) found.sign = Sign::DataLoaderWorker;
+  if (!sign) return found;
   const bool blames = found.sign == Sign::MissingRank || found.sign == Sign::PeerLost ||
                       found.sign == Sign::SharedGpu;
   if (blames) found.named = ranks_named(lines);

@@ -570,6 +570,47 @@ std::vector<Case> cases() {
                           "line 395, in _recv",
                           "[rank1]:     chunk = read(handle, remaining)"})}),
        Fault::DataLoader, "rank 1"});
+  const std::vector<std::string> dump = {
+      "object address  : 0x7fdbbb8058a0", "object refcount : 2",
+      "object type     : 0x7fdc75250080", "object type name: EOFError",
+      "object repr     : EOFError()",     "lost sys.stderr"};
+  const auto cut_off_after = [&dump](std::vector<std::string> traceback) {
+    traceback.insert(traceback.begin(), dump.begin(), dump.end());
+    return failed({exited(1, traceback)});
+  };
+  add({"tried: the same, cut off at the first frame", cut_off_after({}), Fault::DataLoader,
+       "rank 1"});
+  add({"tried: the same, cut off above the frame that waits",
+       cut_off_after({"[rank1]:   File \"/v/lib/python3.11/site-packages/torch/utils/data/"
+                      "dataloader.py\", line 1507, in _next_data",
+                      "[rank1]:     idx, data = self._get_data()"}),
+       Fault::DataLoader, "rank 1"});
+  add({"an error of the program that was cut off",
+       cut_off_after({"[rank1]:   File \"/home/u/train.py\", line 9, in read_label",
+                      "[rank1]:     label = pickle.load(file)"}),
+       Fault::Crash, "rank 1"});
+  add({"tried: a killed process that closed the connection over which it shared a tensor",
+       failed({exited(1, {"[rank1]:   File \"/usr/lib/python3.11/multiprocessing/"
+                          "resource_sharer.py\", line 86, in get_connection",
+                          "[rank1]:     c = Client(address, authkey=x)", "[rank1]: EOFError"})}),
+       Fault::DataLoader, "rank 1"});
+  add({"tried: a killed process, which PyTorch's handler found when the program had failed",
+       failed({exited(1, {"[rank1]: ConnectionResetError: [Errno 104] Connection reset by peer",
+                          "Exception ignored in atexit callback: <function f at 0x7f6be2c69da0>",
+                          "Traceback (most recent call last):",
+                          "  File \"/v/lib/python3.11/site-packages/torch/utils/data/_utils/"
+                          "signal_handling.py\", line 73, in handler",
+                          "    _error_if_any_worker_fails()",
+                          "RuntimeError: DataLoader worker (pid 4711) is killed by signal: "
+                          "Killed. "})}),
+       Fault::DataLoader, "rank 1"});
+  add({"a process that loads data and was stopped because the program had failed",
+       failed({exited(1, {"[rank1]: ValueError: nan",
+                          "Exception ignored in atexit callback: <function f at 0x7f6be2c69da0>",
+                          "Traceback (most recent call last):", "    _error_if_any_worker_fails()",
+                          "RuntimeError: DataLoader worker (pid 4711) is killed by signal: "
+                          "Terminated. "})}),
+       Fault::Crash, "rank 1"});
   add({"tried: a killed process that shared a tensor",
        failed({exited(1, {"[rank1]:   File \"/usr/lib/python3.11/multiprocessing/"
                           "resource_sharer.py\", line 86, in get_connection",
@@ -880,6 +921,9 @@ TEST_CASE("the error is the exception, without warnings, notes and ignored excep
             {"[E1127 07:16:02.2 ProcessGroupNCCL.cpp:612] x"}},
            {{"I have no rank [1:2] here"}, {"I have no rank [1:2] here"}},
            {{"Warnings: 3, errors: 1"}, {"Warnings: 3, errors: 1"}},
+           {{"object type name: EOFError", "object repr     : EOFError()", "lost sys.stderr",
+             header, "  File \"a.py\", line 3, in f", "    x = y.read()"},
+            {"EOFError()"}},
            {{"terminate called after throwing an instance of 'c10::Error'",
              "  what():  CUDA error: unknown error",
              "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.", "",

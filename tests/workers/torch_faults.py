@@ -5,6 +5,7 @@
 The faults are below. Without a fault: "quiet", three phases of SECONDS in each of which one rank sleeps.
 """
 import datetime
+import multiprocessing
 import os
 import signal
 import socket
@@ -32,12 +33,14 @@ class Images(Dataset):
 
     def __init__(self, fault):
         self.fault = fault
+        self.has_come = multiprocessing.Event()  # the item before the one that fails
 
     def __len__(self):
         return 64
 
     def __getitem__(self, index):
         if index == 4 + step and self.fault == "loader":
+            self.has_come.wait()  # the rank waits for data, not for a connection to this process
             os.kill(os.getpid(), signal.SIGKILL)
         if index == 4 + step and self.fault in ("loader-stall", "loader-timeout"):
             time.sleep(3600)
@@ -116,8 +119,11 @@ if fault == "quiet":
     sys.exit()
 if fault.startswith("loader"):
     timeout = 3 if fault == "loader-timeout" else 0
-    for images in DataLoader(Images(fault if is_faulty else ""), num_workers=1, timeout=timeout):
-        dist.all_reduce(images)
+    images = Images(fault if is_faulty else "")
+    for number, item in enumerate(DataLoader(images, num_workers=1, timeout=timeout)):
+        if number == 3 + step:
+            images.has_come.set()
+        dist.all_reduce(item)
 elif is_faulty:
     begin_fault()
 dist.all_reduce(torch.ones(4))
