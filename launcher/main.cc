@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -68,13 +69,23 @@ int run(const std::vector<std::string>& argv) {
                     *command);
 }
 
+// A text that was not written in full, as on a full disk, is a failure of the command that printed
+// it. Output of workers does not pass through this stream.
+int end(int exit_code) {
+  const bool is_flushed = std::fflush(stdout) == 0;
+  const std::string reason = is_flushed ? "" : ": " + system_message(errno);
+  if (is_flushed && std::ferror(stdout) == 0) return exit_code;
+  std::fprintf(stderr, "drun: the output is incomplete: cannot write to stdout%s\n", reason.c_str());
+  return exit_code == 0 ? kSystemError : exit_code;
+}
+
 }  // namespace
 }  // namespace drun
 
 int main(int argc, char** argv) {
   try {
     drun::open_closed_descriptors();
-    return drun::run(std::vector<std::string>(argv, argv + argc));
+    return drun::end(drun::run(std::vector<std::string>(argv, argv + argc)));
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "drun: internal error: %s\n", exception.what());
     return drun::kSystemError;

@@ -228,4 +228,15 @@ TEST_CASE("a full disk for events does not stop the job") {
   CHECK_THAT(ended.err, ContainsSubstring("events are missing from there"));
 }
 
+TEST_CASE("a text that does not fit on the disk is a failure") {
+  for (const std::string command : {"--help", "--version", "--dry-run=json train", "list"}) {
+    Launch launch;
+    launch.argv = {"sh", "-c", drun_program() + " " + command + " > /dev/full"};
+    const Ended ended = run(launch);
+    INFO(command << "\n" << ended.err);
+    CHECK(ended.code == 125);
+    CHECK_THAT(ended.err, ContainsSubstring("cannot write to stdout: no space left on device"));
+  }
+}
+
 }  // namespace drun::testing
