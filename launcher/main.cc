@@ -75,7 +75,8 @@ int end(int exit_code) {
   const bool is_flushed = std::fflush(stdout) == 0;
   const std::string reason = is_flushed ? "" : ": " + system_message(errno);
   if (is_flushed && std::ferror(stdout) == 0) return exit_code;
-  std::fprintf(stderr, "drun: the output is incomplete: cannot write to stdout%s\n", reason.c_str());
+  std::fprintf(stderr, "drun: the output is incomplete: cannot write to stdout%s\n",
+               reason.c_str());
   return exit_code == 0 ? kSystemError : exit_code;
 }
 

@@ -1,7 +1,6 @@
 // The texts of real failures of GPUs, which tests/bench/faults.py --gpu replays in jobs of drun:
 // here as the failures that such a job would report.
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "agent/diagnosis/gpu_faults.h"
 #include "agent/output/worker_stream.h"
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 
 namespace drun::agent {
 namespace {
@@ -55,9 +55,8 @@ bool names(const RankRanges& ranks, int rank) {
 }  // namespace
 
 TEST_CASE("recorded texts of GPU failures have the right class, rank, cause and error") {
-  const auto path =
-      std::filesystem::path(__FILE__).parent_path() / ".." / "bench" / "gpu_faults.json";
-  const auto records = nlohmann::json::parse(std::ifstream(path));
+  const auto records =
+      nlohmann::json::parse(std::ifstream(source_file("tests/bench/gpu_faults.json")));
   int read = 0;
   for (const nlohmann::json& fault : records.at("faults")) {
     if (fault.at("end") == "hang") continue;  // needs stacks

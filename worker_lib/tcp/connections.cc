@@ -255,7 +255,7 @@ void Connections::read(std::uint32_t id) {
     if (got < 0 && is_transient(errno)) return;
     if (got <= 0) return end_in(id, got == 0 ? "it closed the connection" : std::strerror(errno));
     const auto bytes = static_cast<std::size_t>(got);
-    choose_acknowledgments(in, bytes);
+    keep_interactive(in);
     const std::size_t taken = std::min(bytes, direct);
     if (taken > 0) take_payload(in, taken);
     if (!take(in, std::string_view(buffer_.data(), bytes - taken)))
@@ -264,17 +264,14 @@ void Connections::read(std::uint32_t id) {
   }
 }
 
-// By default the kernel acknowledges a short message when it is read, with a packet that takes as
-// long as half of the message. In the mode for interactive connections it acknowledges every second
-// one. It leaves this mode after a pause of 40 ms and when a packet is repeated. Large messages are
-// faster without it.
-void Connections::choose_acknowledgments(Incoming& in, std::size_t read_bytes) {
-  const bool is_short = read_bytes < kEagerBytes / 4;
-  const Deadline now = is_short ? coarse_now() : Deadline{};
-  if (is_short ? now < in.interactive_until : !in.is_interactive) return;
-  acknowledge_at_once(in.fd.get(), !is_short);
-  in.is_interactive = is_short;
-  if (is_short) in.interactive_until = now + kInteractiveTime;
+// By default the kernel acknowledges a message when it is read, with packets that take half as long
+// as a short message. In the mode for interactive connections it acknowledges every second packet.
+// It leaves this mode after a pause of 40 ms and when a packet is repeated.
+void Connections::keep_interactive(Incoming& in) {
+  const Deadline now = coarse_now();
+  if (now < in.interactive_until) return;
+  delay_acknowledgments(in.fd.get());
+  in.interactive_until = now + kInteractiveTime;
 }
 
 void Connections::take_payload(Incoming& in, std::size_t bytes) {

@@ -119,8 +119,7 @@ class Connections {
     HelloBytes head{};
     std::size_t head_bytes = 0;  // of the hello, the proof, or a frame's head
     Payload payload{};
-    // The kernel's mode for acknowledgments, and when it may have left it.
-    bool is_interactive = false;
+    // When the kernel may have left its mode for interactive connections.
     Deadline interactive_until{};
   };
   struct Lane {
@@ -159,7 +158,7 @@ class Connections {
   void pause_accepting(Deadline until, std::string lack = {});
   void resume_accepting();
   void read(std::uint32_t id);
-  static void choose_acknowledgments(Incoming& in, std::size_t read_bytes);
+  static void keep_interactive(Incoming& in);
   bool take(Incoming& in, std::string_view bytes);
   void take_payload(Incoming& in, std::size_t bytes);
   bool take_hello(Incoming& in);

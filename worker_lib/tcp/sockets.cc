@@ -173,9 +173,9 @@ int error_of(int fd) {
   return error;
 }
 
-void acknowledge_at_once(int fd, bool is_so) {
-  const int value = is_so ? 1 : 0;
-  setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &value, sizeof value);
+void delay_acknowledgments(int fd) {
+  const int is_at_once = 0;
+  setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &is_at_once, sizeof is_at_once);
 }
 
 UniqueFd accept_from(int listener) {

@@ -59,9 +59,9 @@ int error_of(int fd);
 // The next connection. Empty: errno has the reason, EAGAIN if none is waiting.
 UniqueFd accept_from(int listener);
 
-// False: the kernel may delay acknowledgments, as for interactive connections, until it decides
-// otherwise. tcp(7), TCP_QUICKACK.
-void acknowledge_at_once(int fd, bool is_so);
+// The kernel delays acknowledgments, as for interactive connections, until it decides otherwise.
+// tcp(7), TCP_QUICKACK.
+void delay_acknowledgments(int fd);
 
 // Whether the error means that this host has no descriptor, port or memory for a connection.
 bool is_local_lack(int error);
