@@ -57,14 +57,12 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
   const std::string prefix = (is_temporary_ ? "drun_" : "") + as_file_name(run_id) + "_";
   std::error_code ec;
   if (is_temporary_) {
-    const fs::path base = fs::temp_directory_path(ec);
-    if (ec)
-      return Error{ErrorCode::System, "cannot use the temporary directory: " +
-                                          system_message(ec.value()) + "; set TMPDIR or --log-dir"};
-    if (holds_streams) return make_random(base.string(), prefix);
+    const Result<std::string> base = temporary_directory();
+    if (!base) return Error{base.error().code, base.error().message + "; set TMPDIR or --log-dir"};
+    if (holds_streams) return make_random(*base, prefix);
     // A TMPDIR that the user has chosen is used.
-    const bool is_chosen = base != "/tmp" && scratch_parent().empty();
-    Result<std::string> made = is_chosen ? make_scratch_directory_in(base.string(), kErrorFiles)
+    const bool is_chosen = *base != "/tmp" && scratch_parent().empty();
+    Result<std::string> made = is_chosen ? make_scratch_directory_in(*base, kErrorFiles)
                                          : make_scratch_directory(kErrorFiles);
     if (!made) return Error{ErrorCode::Usage, made.error().message + "; set TMPDIR or --log-dir"};
     place_ = *std::move(made);

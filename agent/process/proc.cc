@@ -53,16 +53,16 @@ bool parse_stat(std::string_view text, ProcessStat& stat) {
   text.remove_prefix(2);
   if (!take_number(text, parsed.parent) || !take_number(text, parsed.group)) return false;
   if (parsed.pid <= 0 || parsed.parent < 0) return false;
-  constexpr int kSession = 6;  // the numbers of fields in proc(5)
-  constexpr int kUserTime = 14;
-  constexpr int kReapedSystemTime = 17;
-  constexpr int kStartTime = 22;
-  for (int field = kSession; field <= kStartTime; ++field) {
+  constexpr int kSessionField = 6;  // their numbers in proc(5)
+  constexpr int kUserTimeField = 14;
+  constexpr int kReapedSystemTimeField = 17;
+  constexpr int kStartTimeField = 22;
+  for (int field = kSessionField; field <= kStartTimeField; ++field) {
     std::int64_t value = 0;
     if (!take_number(text, value)) break;
-    if (field >= kUserTime && field <= kReapedSystemTime)
+    if (field >= kUserTimeField && field <= kReapedSystemTimeField)
       parsed.cpu_ticks += static_cast<std::uint64_t>(value);
-    if (field == kStartTime) parsed.started_ticks = static_cast<std::uint64_t>(value);
+    if (field == kStartTimeField) parsed.started_ticks = static_cast<std::uint64_t>(value);
   }
   stat = parsed;
   return true;

@@ -13,6 +13,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -54,14 +55,22 @@ Result<std::string> make_scratch_directory_in(const std::string& base, std::stri
   return made;
 }
 
+Result<std::string> temporary_directory() {
+  std::error_code ec;
+  std::string found = std::filesystem::temp_directory_path(ec).string();
+  if (!ec) return found;
+  std::string tried = "/tmp";
+  for (const char* const variable : {"TEMPDIR", "TEMP", "TMP", "TMPDIR"})
+    if (const char* const value = std::getenv(variable)) tried = value;
+  return system_error("use the temporary directory " + tried, ec.value());
+}
+
 Result<std::string> make_scratch_directory(std::string_view name) {
   for (const std::string& base : {parent(), std::string(kMemoryDirectory)})
     if (!base.empty())
       if (Result<std::string> made = make_in(base, name)) return made;
-  std::error_code ec;
-  const std::string base = std::filesystem::temp_directory_path(ec).string();
-  Result<std::string> made = ec ? system_error("use the temporary directory", ec.value())
-                                : make_scratch_directory_in(base, name);
+  const Result<std::string> base = temporary_directory();
+  Result<std::string> made = base ? make_scratch_directory_in(*base, name) : base;
   if (made) return made;
   return with_context(made.error(), std::string("cannot use ") + kMemoryDirectory);
 }

@@ -22,6 +22,10 @@
 
 namespace drun::agent {
 
+// TMPDIR, TMP, TEMP or TEMPDIR, as std::filesystem finds it; by default /tmp. Errors: System, with
+// its path.
+Result<std::string> temporary_directory();
+
 // Creates one. Returns its absolute path. Errors: System, with the places that were tried. `name`:
 // without a '.'.
 Result<std::string> make_scratch_directory(std::string_view name);

@@ -495,12 +495,11 @@ std::string repaint(std::string_view text, ScreenSize size) {
 }
 
 void StateHistory::add(std::string_view job_json) {
-  using Json = nlohmann::json;
-  const Json job = parse_foreign_json<Json>(job_json);
+  const nlohmann::json job = parse_foreign_json<nlohmann::json>(job_json);
   try {
     const std::string run_id = job.at("run_id").get<std::string>();
     std::size_t row = 0;
-    for (const Json& node : job.at("nodes")) {
+    for (const nlohmann::json& node : job.at("nodes")) {
       if (row >= kMostNodes || nodes_.size() >= 4 * kMostNodes) break;
       auto& [name, letters] = nodes_[{run_id, row++}];
       const std::string now =
@@ -511,7 +510,7 @@ void StateHistory::add(std::string_view job_json) {
       letters += letter_of(node.at("state").get<std::string>());
       if (letters.size() > kMostLetters) letters.erase(0, letters.size() - kMostLetters);
     }
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     // Not the status of a job.
   }
 }

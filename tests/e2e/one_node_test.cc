@@ -544,4 +544,14 @@ TEST_CASE("with --max-same-failures=0 and no backoff all restarts are used") {
                             ContainsSubstring("no restart: all 5 restarts are used"));
 }
 
+TEST_CASE("a temporary directory that does not exist is named") {
+  Launch launch = shell_job({"--standalone"}, "true");
+  launch.environment["TMPDIR"] = "/nowhere";
+  const Ended ended = run(launch);
+  CHECK(ended.code == 125);
+  CHECK_THAT(ended.err,
+             ContainsSubstring("cannot use the temporary directory /nowhere: no such file or "
+                               "directory; set TMPDIR or --log-dir"));
+}
+
 }  // namespace drun::testing

@@ -343,8 +343,8 @@ TEST_CASE(
                 {.out = console.out.get(), .err = pipe.write_end.get()});
   rig.start({});
   const std::string line(1000, 'x');
-  constexpr std::size_t kLines = 2000;
-  for (std::size_t i = 0; i < kLines; ++i) rig.output.say(line);
+  constexpr std::size_t kCount = 2000;
+  for (std::size_t i = 0; i < kCount; ++i) rig.output.say(line);
   CHECK(rig.log.empty());
   test::Collector reader(rig.io, std::move(pipe.read_end));
   reader.start();
@@ -353,9 +353,9 @@ TEST_CASE(
   std::size_t dropped = 0;
   REQUIRE(std::sscanf(rig.log[0].c_str(), "dropped %zu log lines", &dropped) == 1);
   REQUIRE(test::run_until(
-      rig.io, [&] { return reader.text().size() >= (kLines - dropped) * (line.size() + 1); }));
-  CHECK(reader.text().size() == (kLines - dropped) * (line.size() + 1));
-  CHECK((kLines - dropped) * line.size() > kOwnLinesBytes);
+      rig.io, [&] { return reader.text().size() >= (kCount - dropped) * (line.size() + 1); }));
+  CHECK(reader.text().size() == (kCount - dropped) * (line.size() + 1));
+  CHECK((kCount - dropped) * line.size() > kOwnLinesBytes);
 }
 
 TEST_CASE("a log directory that hangs blocks its writer threads, not the loop") {

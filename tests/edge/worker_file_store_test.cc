@@ -51,10 +51,12 @@ TEST_CASE("ranks share a file, and the last one removes it") {
   const std::string path = directory.file("store");
   check_exited(test::run_ranks({.size = 4}, [&](int rank, const Say&) {
     const auto store = open_at(path, rank, 4);
-    store->set("rank/" + std::to_string(rank), std::string(rank * 1000u, 'x'), seconds(20));
+    store->set("rank/" + std::to_string(rank),
+               std::string(static_cast<std::size_t>(rank) * 1000, 'x'), seconds(20));
     for (int other = 0; other < 4; ++other) {
       const std::string value = store->get("rank/" + std::to_string(other), seconds(20));
-      if (value.size() != other * 1000u) throw std::runtime_error("wrong value");
+      if (value.size() != static_cast<std::size_t>(other) * 1000)
+        throw std::runtime_error("wrong value");
     }
   }));
   CHECK_FALSE(std::filesystem::exists(path));

@@ -120,7 +120,8 @@ TEST_CASE("premul_sum multiplies each rank's elements before they are added") {
     // Rank r has (r + 1) * i, times 2.
     const auto filled = [&](std::size_t count) {
       std::vector<float> data(count);
-      for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>((rank + 1) * i);
+      for (std::size_t i = 0; i < count; ++i)
+        data[i] = static_cast<float>(static_cast<std::size_t>(rank + 1) * i);
       return data;
     };
     const auto sum = [](std::size_t i) { return static_cast<float>(12 * i); };

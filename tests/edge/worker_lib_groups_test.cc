@@ -393,7 +393,7 @@ TEST_CASE("a rank's end wakes all waiting ranks at once, on any backend") {
     // Generous, because the machine can be busy; the benchmark measures the real figure.
     if (Clock::now() - began > test::scaled(seconds(2))) say("too late");
   });
-  for (const std::size_t rank : {0, 1, 3}) {
+  for (const std::size_t rank : {0u, 1u, 3u}) {
     INFO(ends[rank].said);
     CHECK(ends[rank].exit_code == 0);
     CHECK_THAT(ends[rank].said, ContainsSubstring("peer lost: "));

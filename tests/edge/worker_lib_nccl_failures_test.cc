@@ -170,7 +170,7 @@ TEST_CASE("a collective on a GPU names the rank that died, over the stand-in") {
     }
     say(outcome_of([&] { rank == 0 ? work.wait() : reduce_times(group, 1); }));
   });
-  for (const int rank : {0, 2}) {
+  for (const int rank : {0u, 2u}) {
     const std::string& said = ends[static_cast<std::size_t>(rank)].said;
     CHECK_THAT(said, ContainsSubstring("peer lost| rank " + std::to_string(rank)));
     CHECK_THAT(said, ContainsSubstring("the process of rank 1 has ended"));
@@ -187,7 +187,7 @@ TEST_CASE("with nccl alone, the end of a rank on the same node is detected, over
     if (rank == 1) kill(getpid(), SIGKILL);
     say(outcome_of([&] { reduce_times(group, 1); }));
   });
-  for (const std::size_t rank : {0, 2}) {
+  for (const std::size_t rank : {0u, 2u}) {
     CHECK_THAT(ends[rank].said, ContainsSubstring("peer lost| rank " + std::to_string(rank)) &&
                                     ContainsSubstring("the process of rank 1 has ended"));
     CHECK(ends[rank].took < test::scaled(seconds(15)));

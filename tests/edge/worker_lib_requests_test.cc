@@ -470,7 +470,7 @@ TEST_CASE(
 
 TEST_CASE("a message completes for a rank that only polls, and for one that waits with a timeout") {
   const StoreProcess store;
-  const std::size_t count = GENERATE(1, 1 << 18);
+  const std::size_t count = GENERATE(1u, 1u << 18);
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup world = ProcessGroup::connect(over("shm"));
     const int other = 1 - rank;

@@ -204,7 +204,7 @@ TEST_CASE("workers that start together do not inherit each other's descriptors")
 }
 
 TEST_CASE("if a sandbox refuses children that share memory, workers start one by one") {
-  const unsigned error = GENERATE(EPERM, EINVAL);
+  const auto error = static_cast<unsigned>(GENERATE(EPERM, EINVAL));
   const int beside = run_refused(CLONE_VM | CLONE_VFORK | CLONE_THREAD, error);
   if (beside == 2) {
     WARN("skipped: this kernel or container has no seccomp filters");

@@ -53,7 +53,7 @@ class Changer {
   template <typename T>
   requires requires(T& value) { fields(value); }
   void change(T& value) {
-    std::apply([this](auto&... each) { (change(each), ...); }, fields(value));
+    std::apply([&](auto&... each) { (change(each), ...); }, fields(value));
   }
 
  private:

@@ -258,10 +258,10 @@ TEST_CASE("an elastic job does not start below the minimum or without a majority
 
   Launch seats = elastic(5, 2);
   seats.after(Began{});
-  for (const std::size_t host : {0, 3, 4}) seats.ready(host);
+  for (const std::size_t host : {0u, 3u, 4u}) seats.ready(host);
   seats.ended(1, 255, "down");
   CHECK(seats.ended(2, 255, "down") == "let go 0; let go 3; let go 4");
-  for (const std::size_t host : {0, 3, 4}) seats.ended(host, 0);
+  for (const std::size_t host : {0u, 3u, 4u}) seats.ended(host, 0);
   CHECK_THAT(seats.end().text, ContainsSubstring("two of the first three, where all meet"));
 }
 
@@ -353,7 +353,7 @@ TEST_CASE("a node that cannot reach the endpoint ends the job at once and is the
   CHECK(launch.after(EndCame{2, end}) == "signal 15 to 0");
   CHECK(launch.after(EndCame{1, end}).empty());
   launch.after(EndCame{0, End{.exit_code = 143, .text = "ended\n", .report = "{}"}});
-  for (const std::size_t host : {2, 1, 0}) launch.ended(host, 120);
+  for (const std::size_t host : {2u, 1u, 0u}) launch.ended(host, 120);
   REQUIRE(is_over(launch.state));
   CHECK(launch.end() == LaunchEnd{120, "cannot reach\n", "{}"});
 }

@@ -29,7 +29,7 @@ std::string tail_of(const std::string& text, const TailWish& wish) {
 }  // namespace
 
 TEST_CASE("log lines get a label and a line end, however the file is read") {
-  for (const std::size_t piece : {1, 2, 3, 100}) {
+  for (const std::size_t piece : {1u, 2u, 3u, 100u}) {
     CHECK(printed(LogLines("[1]:", nullptr), "a\n\nbc\nd", piece) ==
           "[1]:a\n[1]:\n[1]:bc\n[1]:d\n");
     CHECK(printed(LogLines("", nullptr), "a\nb\n", piece) == "a\nb\n");

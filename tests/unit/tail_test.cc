@@ -7,7 +7,7 @@ namespace drun::agent {
 using TailLines = std::vector<std::string>;
 
 TEST_CASE("a tail holds the end of a stream for any size of pieces") {
-  const std::size_t piece = GENERATE(1, 7, 100, 4096, 32767, 32768, 32769, 100000);
+  const std::size_t piece = GENERATE(1u, 7u, 100u, 4096u, 32767u, 32768u, 32769u, 100000u);
   CAPTURE(piece);
   std::string text;
   for (int i = 0; i < 30000; ++i) text += "line " + std::to_string(i) + "\n";

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kCount = 1'000'003;  // not a multiple of anything
 
 // What rank r brings at place i. Sums of such small whole numbers are exact in a double.
-double brought_by(int rank, std::size_t i) { return static_cast<double>((rank + 1) * (i % 1000)); }
+double brought_by(int rank, std::size_t i) { return (rank + 1) * static_cast<double>(i % 1000); }
 
 void check(const std::vector<double>& sums, int size) {
   const double ranks = size * (size + 1) / 2;  // 1 + 2 + ... + size
