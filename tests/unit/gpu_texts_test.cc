@@ -56,7 +56,7 @@ bool names(const RankRanges& ranks, int rank) {
 
 TEST_CASE("recorded texts of GPU failures have the right class, rank, cause and error") {
   const auto records =
-      nlohmann::json::parse(std::ifstream(source_file("tests/bench/gpu_faults.json")));
+      nlohmann::json::parse(std::ifstream(testing::source_file("tests/bench/gpu_faults.json")));
   int read = 0;
   for (const nlohmann::json& fault : records.at("faults")) {
     if (fault.at("end") == "hang") continue;  // needs stacks
