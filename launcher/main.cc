@@ -70,11 +70,11 @@ int run(const std::vector<std::string>& argv) {
 }
 
 // A text that was not written in full, as on a full disk, is a failure of the command that printed
-// it. Output of workers does not pass through this stream.
+// it, unless its reader has seen enough. Output of workers does not pass through this stream.
 int end(int exit_code) {
-  const bool is_flushed = std::fflush(stdout) == 0;
-  const std::string reason = is_flushed ? "" : ": " + system_message(errno);
-  if (is_flushed && std::ferror(stdout) == 0) return exit_code;
+  const int error = std::fflush(stdout) == 0 ? 0 : errno;
+  if ((error == 0 && std::ferror(stdout) == 0) || error == EPIPE) return exit_code;
+  const std::string reason = error == 0 ? "" : ": " + system_message(error);
   std::fprintf(stderr, "drun: the output is incomplete: cannot write to stdout%s\n",
                reason.c_str());
   return exit_code == 0 ? kSystemError : exit_code;

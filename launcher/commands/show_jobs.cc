@@ -44,7 +44,7 @@ int show_list(const ListCommand& command) {
     text = job_table(job_rows(agents), terminal_columns());
   }
   std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : 1;
+  return 0;
 }
 
 namespace {
@@ -189,7 +189,7 @@ int show_stacks(const StacksCommand& command) {
     is_first = false;
     std::fputs(shown(job, answer, command.is_json).c_str(), stdout);
   }
-  if (!found.empty()) return std::fflush(stdout) == 0 ? 0 : 1;
+  if (!found.empty()) return 0;
   std::fprintf(stderr, "drun stacks: %s\n", no_such_job(command.job).c_str());
   return 1;
 }

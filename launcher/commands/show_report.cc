@@ -91,12 +91,12 @@ int show_report(const ReportCommand& command) {
     const TextStyle style{.columns = host.columns > 0 ? host.columns : kUsualColumns,
                           .has_color = is_terminal && !variable(host, "NO_COLOR")};
     std::fputs(report_text(*job, style).c_str(), stdout);
-    return std::fflush(stdout) == 0 ? 0 : 1;
+    return 0;
   }
   const std::string page = report_html(*job);
   if (command.output == "-") {
     std::fwrite(page.data(), 1, page.size(), stdout);
-    return std::fflush(stdout) == 0 ? 0 : 1;
+    return 0;
   }
   if (const Result<void> written = write_file(command.output, page); !written)
     return complain(written.error());

@@ -225,7 +225,7 @@ int stop_jobs(const StopCommand& command) {
     stopper.complain_running(*command.timeout);
     is_good = false;
   }
-  return std::fflush(stdout) == 0 && is_good ? 0 : 1;
+  return is_good ? 0 : 1;
 }
 
 }  // namespace drun
