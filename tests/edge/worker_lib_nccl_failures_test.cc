@@ -170,7 +170,7 @@ TEST_CASE("a collective on a GPU names the rank that died, over the stand-in") {
     }
     say(outcome_of([&] { rank == 0 ? work.wait() : reduce_times(group, 1); }));
   });
-  for (const int rank : {0u, 2u}) {
+  for (const int rank : {0, 2}) {
     const std::string& said = ends[static_cast<std::size_t>(rank)].said;
     CHECK_THAT(said, ContainsSubstring("peer lost| rank " + std::to_string(rank)));
     CHECK_THAT(said, ContainsSubstring("the process of rank 1 has ended"));
