@@ -283,7 +283,7 @@ void remove_ignored_exceptions(std::vector<std::string_view>& lines) {
       if (!has_exception_before(first)) first = i;
     }
     if (last < lines.size() && is_exception_line(lines[last])) {
-      // PyTorch's signal handler came too late to replace the error of the broken connection.
+      // PyTorch's signal handler ran too late to replace the error of the broken connection.
       if (is_in(lines[last], kLostLoader) && breaks_connection(lines, first)) continue;
       ++last;
     }
