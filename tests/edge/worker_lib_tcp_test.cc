@@ -206,6 +206,23 @@ struct NoMoreDescriptors {
   std::string limit;
 };
 
+// Bytes that differ between neighbors, and between pieces.
+std::string numbered_bytes(std::size_t bytes) {
+  std::string made(bytes, ' ');
+  for (std::size_t i = 0; i < bytes; ++i) made[i] = static_cast<char>(i % 251);
+  return made;
+}
+
+// The next frame's head; the payload is skipped.
+std::optional<Frame> next_frame(const UniqueFd& from_mesh) {
+  using namespace worker::tcp;
+  const std::string head = receive_some(from_mesh, kHeadBytes);
+  if (head.size() < kHeadBytes) return std::nullopt;
+  const std::optional<Frame> frame = decode_frame(head);
+  if (frame && frame->kind == Frame::Kind::Eager) receive_some(from_mesh, frame->size_bytes);
+  return frame;
+}
+
 std::vector<UniqueFd> dial_silently(const PlayedRank& played, int count) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < count; ++i) silent.push_back(played.dial());
@@ -335,11 +352,7 @@ TEST_CASE("a large message uses one connection if the others fail") {
   const UniqueFd to_mesh = played.dial();
   played.say_hello(to_mesh);
   const UniqueFd from_mesh = played.accept();
-  const std::string data = [] {
-    std::string made(3 << 20, ' ');
-    std::iota(made.begin(), made.end(), '\0');
-    return made;
-  }();
+  const std::string data = numbered_bytes(3 << 20);
   const auto sent = mesh->send(1, kSlot, data.data(), data.size());
   using namespace worker::tcp;
   const std::string began = receive_some(from_mesh, kHelloBytes + kHeadBytes);
@@ -362,6 +375,51 @@ TEST_CASE("a large message uses one connection if the others fail") {
   sender.join();
   CHECK(failure == "no failure");
   CHECK(got == data);
+}
+
+TEST_CASE("messages that no one receives use a limited window, and further ones wait outside") {
+  using namespace worker::tcp;
+  constexpr std::size_t kInWindow = kWindowBytes / (kEagerBytes + 2 * kHeadBytes);
+  const std::string data = numbered_bytes(kEagerBytes);
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  const UniqueFd to_mesh = played.dial();
+  played.say_hello(to_mesh);
+
+  std::vector<std::unique_ptr<Transfer>> sent;
+  for (std::size_t i = 0; i < kInWindow + 2; ++i)
+    sent.push_back(mesh->send(1, kSlot, data.data(), data.size()));
+  const UniqueFd from_mesh = played.accept();
+  receive_some(from_mesh, kHelloBytes);
+  std::vector<Frame::Kind> kinds;
+  std::atomic<bool> has_read = false;
+  std::thread reader([&] {
+    while (kinds.size() < sent.size()) {
+      const std::optional<Frame> frame = next_frame(from_mesh);
+      if (!frame) break;
+      kinds.push_back(frame->kind);
+    }
+    has_read = true;
+  });
+  while (!has_read) sent.front()->is_done(), sent.back()->is_done();
+  reader.join();
+  std::vector<Frame::Kind> expected(kInWindow, Frame::Kind::Eager);
+  expected.resize(sent.size(), Frame::Kind::Ask);
+  CHECK(kinds == expected);
+
+  std::string got(data.size(), ' ');
+  const auto received = mesh->recv(1, kSlot + 1, got.data(), got.size());
+  std::thread sender([&] {
+    const Head head =
+        encode(Frame{.kind = Frame::Kind::Eager, .slot = kSlot, .size_bytes = data.size()});
+    const std::string text = std::string(head.data(), head.size()) + data;
+    // The mesh closes the connection at the first one too many.
+    for (std::size_t i = 0; i < kInWindow + 20; ++i)
+      if (::send(to_mesh.get(), text.data(), text.size(), MSG_NOSIGNAL) <= 0) return;
+  });
+  CHECK_THAT(failure_of([&] { received->finish(in(seconds(10))); }),
+             ContainsSubstring("it broke the protocol"));
+  sender.join();
 }
 
 TEST_CASE("ranks with one worker key exchange messages of any size, and see each other's end") {
