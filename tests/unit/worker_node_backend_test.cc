@@ -1,6 +1,9 @@
 #include "worker_lib/node/node_backend.h"
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <random>
 #include <string>
@@ -72,6 +75,67 @@ std::string run_all(Cluster& cluster, const std::vector<Scenario>& program) {
     }
   });
   return wrong;
+}
+
+// Does what the test says.
+class PlayedBackend final : public Backend {
+ public:
+  using Run = std::function<void(const Call& call)>;
+  PlayedBackend(Run run, Run abort) : run_(std::move(run)), abort_(std::move(abort)) {}
+  std::string name() const override { return "played"; }
+  std::string refusal(const Call&) const override { return ""; }
+  void run(const Call& call, const Turn&) override { run_(call); }
+  void abort() noexcept override { abort_({}); }
+
+ private:
+  Run run_;
+  Run abort_;
+};
+
+// Two nodes of two ranks, as rank 0 sees them.
+struct PlayedNodes {
+  PlayedBackend::Run in_node = [](const Call&) {};
+  PlayedBackend::Run along_rail = [](const Call&) {};
+  PlayedBackend::Run at_abort = [](const Call&) {};
+
+  std::unique_ptr<Backend> connect() const {
+    const auto nothing = [](const Call&) {};
+    return worker::connect_by_node(
+        {.rank = 0, .size = 4, .node_of = {0, 0, 1, 1}},
+        [&](const BackendContext&) { return std::make_unique<PlayedBackend>(in_node, nothing); },
+        [&](const BackendContext&) {
+          return std::make_unique<PlayedBackend>(along_rail, at_abort);
+        });
+  }
+};
+
+class Signal {
+ public:
+  void give() {
+    const std::lock_guard lock(mutex_);
+    is_given_ = true;
+    changed_.notify_all();
+  }
+  // False after kLimit.
+  bool wait() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kLimit, [this] { return is_given_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_given_ = false;
+};
+
+// A float all_reduce of as many chunks.
+Call all_reduce_of(std::vector<float>& data, std::size_t chunks) {
+  data.assign((chunks << 21) / sizeof(float), 1.0f);
+  return {.operation = Operation::AllReduce,
+          .type = DataType::F32,
+          .input = data.data(),
+          .output = data.data(),
+          .count = data.size()};
 }
 
 std::vector<int> some_nodes(std::size_t which) {
@@ -152,6 +216,90 @@ TEST_CASE("each rank exchanges its share of large data with its rail on the othe
   scenario.count = expected.count;
   CHECK(run_all(cluster, {scenario}) == "");
   CHECK(cluster.across.sent_count() == expected.messages);
+}
+
+TEST_CASE("large all_reduces are exact in every number of chunks") {
+  const std::size_t count = GENERATE(std::size_t{1} << 20, (std::size_t{5} << 18) + 1,
+                                     (std::size_t{3} << 19) - 1, std::size_t{3} << 20);
+  Cluster cluster{.node_of = GENERATE(std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 1})};
+  std::vector<Scenario> program;
+  for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg}) {
+    Scenario scenario;
+    scenario.operation = Operation::AllReduce;
+    scenario.size = cluster.size();
+    scenario.op = op;
+    scenario.count = count;
+    program.push_back(scenario);
+  }
+  CHECK(run_all(cluster, program) == "");
+}
+
+TEST_CASE("the ranks of a node reduce the next chunk while one is exchanged between the nodes") {
+  std::atomic<int> reduced = 0;
+  std::atomic<int> gathered = 0;
+  std::atomic<int> exchanged = 0;
+  std::atomic<int> missed = 0;
+  Signal second_reduced;
+  PlayedNodes nodes;
+  nodes.in_node = [&](const Call& call) {
+    if (call.operation == Operation::AllGather) ++gathered;
+    if (call.operation == Operation::ReduceScatter && ++reduced == 2) second_reduced.give();
+  };
+  nodes.along_rail = [&](const Call&) {
+    if (++exchanged == 1 && !second_reduced.wait()) ++missed;
+  };
+  std::vector<float> data;
+  nodes.connect()->run(all_reduce_of(data, 4), {1, std::chrono::steady_clock::now() + kLimit});
+  CHECK(missed == 0);
+  CHECK(reduced == 4);
+  CHECK(exchanged == 4);
+  CHECK(gathered == 4);
+}
+
+TEST_CASE("a failure within a node is reported while another chunk is exchanged") {
+  std::atomic<int> reduced = 0;
+  Signal aborted;
+  Signal stopped;
+  PlayedNodes nodes;
+  nodes.in_node = [&](const Call&) {
+    if (++reduced == 2) throw BackendFailure(WorkerError::Kind::PeerLost, 1, "gone");
+  };
+  nodes.along_rail = [&](const Call&) {
+    if (aborted.wait()) stopped.give();
+    throw BackendFailure(WorkerError::Kind::Broken, "aborted");
+  };
+  nodes.at_abort = [&](const Call&) { aborted.give(); };
+  std::vector<float> data;
+  const std::unique_ptr<Backend> backend = nodes.connect();
+  const auto failure = [&]() -> std::optional<BackendFailure> {
+    try {
+      backend->run(all_reduce_of(data, 4), {1, std::chrono::steady_clock::now() + kLimit});
+    } catch (const BackendFailure& thrown) {
+      return thrown;
+    }
+    return std::nullopt;
+  }();
+  REQUIRE(failure);
+  CHECK(failure->kind == WorkerError::Kind::PeerLost);
+  CHECK(failure->peer == 1);
+  backend->abort();
+  CHECK(stopped.wait());
+}
+
+TEST_CASE("a failure between the nodes is reported by the rank that exchanges") {
+  std::atomic<int> exchanged = 0;
+  PlayedNodes nodes;
+  nodes.along_rail = [&](const Call&) {
+    if (++exchanged == 2) throw BackendFailure(WorkerError::Kind::PeerLost, 1, "gone");
+  };
+  std::vector<float> data;
+  try {
+    nodes.connect()->run(all_reduce_of(data, 4), {1, std::chrono::steady_clock::now() + kLimit});
+    FAIL("no failure");
+  } catch (const BackendFailure& failure) {
+    CHECK(failure.kind == WorkerError::Kind::PeerLost);
+    CHECK(failure.peer == 2);  // the second rank of its rail
+  }
 }
 
 TEST_CASE("one node uses only the local backend, and one rank per node only the remote one") {

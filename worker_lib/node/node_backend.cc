@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <future>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/base/signature.h"
+#include "worker_lib/base/threads.h"
 #include "worker_lib/math/reduce.h"
 #include "worker_lib/mesh/matcher.h"
 
@@ -21,6 +23,11 @@ namespace {
 
 // Up to here one exchange between the leaders takes less time than one more step within the nodes.
 constexpr std::size_t kRailBytes = std::size_t{64} << 10;
+// Large data is divided into chunks, which are exchanged between the nodes while the ranks of a
+// node work on others. Each rank's share of a chunk has at least this size: smaller ones cost more
+// than the overlap gains.
+constexpr std::size_t kLeastChunkBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostChunks = 4;
 
 // A backend of some of the group's ranks.
 struct Member {
@@ -159,6 +166,13 @@ class NodeBackend final : public Backend {
               dynamic_cast<SharesReceives*>(all_.backend.get()) != nullptr;
   }
 
+  ~NodeBackend() override {
+    abort();
+    threads_.stop();
+  }
+  NodeBackend(const NodeBackend&) = delete;
+  NodeBackend& operator=(const NodeBackend&) = delete;
+
   std::string name() const override {
     const std::string across = all_.backend->name();
     return node_.backend ? node_.backend->name() + "+" + across : across;
@@ -266,13 +280,14 @@ class NodeBackend final : public Backend {
     return all;
   }
 
-  // A backend runs at most two collectives, or one for each node, for one of the group's.
-  Turn numbered(const Turn& turn, std::uint32_t which) const {
-    const auto most = static_cast<std::uint32_t>(layout_.nodes() + 2);
-    return {most * turn.sequence + which, turn.deadline};
+  // A backend runs at most two collectives for each chunk, or one for each node, for one of the
+  // group's.
+  Turn numbered(const Turn& turn, std::size_t which) const {
+    const std::size_t most = std::max(nodes() + 2, 2 * kMostChunks);
+    return {static_cast<std::uint32_t>(most * turn.sequence + which), turn.deadline};
   }
   // Where this rank takes no part in the backend: nothing.
-  void in(const Member& member, const Call& call, const Turn& turn, std::uint32_t which) const {
+  void in(const Member& member, const Call& call, const Turn& turn, std::size_t which) const {
     if (!member.backend) return;
     if (&member == &all_) return member.backend->run(call, numbered(turn, which));
     within(member, [&] { member.backend->run(call, numbered(turn, which)); });
@@ -333,8 +348,10 @@ class NodeBackend final : public Backend {
     for (std::size_t i = 0; i < count % locals(); ++i) ++shares[i];
     return shares;
   }
-  static std::vector<char> memory_for(std::size_t count, DataType type) {
-    return std::vector<char>(count * size_bytes(type));
+  // Not filled with zeros.
+  using Memory = std::unique_ptr<char[]>;
+  static Memory memory_for(std::size_t count, DataType type) {
+    return Memory(new char[count * size_bytes(type)]);
   }
 
   // An operation of this node's ranks on parts of these sizes, with the type and op of `call`.
@@ -352,27 +369,69 @@ class NodeBackend final : public Backend {
             .is_uneven = true};
   }
   // This rank's share of the node's sum.
-  std::vector<char> reduce_share(const Call& call, const void* input,
-                                 const std::vector<std::size_t>& shares, const Turn& turn) const {
-    std::vector<char> share = memory_for(shares[local_rank()], call.type);
-    in(node_, on_parts(Operation::ReduceScatter, call, input, share.data(), shares), turn, 0);
+  Memory reduce_share(const Call& call, const void* input, const Turn& turn,
+                      std::size_t which) const {
+    const std::vector<std::size_t> shares = shares_of(call.count);
+    Memory share = memory_for(shares[local_rank()], call.type);
+    in(node_, on_parts(Operation::ReduceScatter, call, input, share.get(), shares), turn, which);
     return share;
   }
-  void gather_shares(const Call& call, const void* share, const std::vector<std::size_t>& shares,
-                     const Turn& turn) const {
-    in(node_, on_parts(Operation::AllGather, call, share, call.output, shares), turn, 1);
+  void gather_shares(const Call& call, const void* share, const Turn& turn,
+                     std::size_t which) const {
+    const std::vector<std::size_t> shares = shares_of(call.count);
+    in(node_, on_parts(Operation::AllGather, call, share, call.output, shares), turn, which);
   }
 
-  void rails_all_reduce(const Call& call, const Turn& turn) const {
-    const std::vector<std::size_t> shares = shares_of(call.count);
-    std::vector<char> share = reduce_share(call, call.output, shares, turn);
-    Call rail = call;
-    rail.op = adding(call.op);
-    rail.input = rail.output = share.data();
-    rail.count = shares[local_rank()];
-    in(rail_, rail, turn, 0);
-    finish_average(rail, call.op, share.data());
-    gather_shares(call, share.data(), shares, turn);
+  // The ranks of a node work on one chunk while the chunk before it is exchanged along the rails.
+  void rails_all_reduce(const Call& call, const Turn& turn) {
+    const std::vector<Call> chunks = chunks_of(call);
+    std::future<Memory> exchanged;  // this rank's share of the last chunk
+    for (std::size_t i = 0; i <= chunks.size(); ++i) {
+      Memory share;
+      if (i < chunks.size()) share = reduce_share(chunks[i], chunks[i].output, turn, 2 * i);
+      Memory sum;
+      if (i > 0) sum = exchanged.get();
+      if (i < chunks.size()) {
+        exchanged = start(
+            [this, chunk = chunks[i], turn, i, share = std::move(share)]() mutable {
+              reduce_along_rail(chunk, share.get(), turn, i);
+              return std::move(share);
+            },
+            chunks.size() > 1);
+      }
+      if (i > 0) gather_shares(chunks[i - 1], sum.get(), turn, 2 * i - 1);
+    }
+  }
+  std::vector<Call> chunks_of(const Call& call) const {
+    const std::size_t count =
+        std::clamp(bytes_of(call) / locals() / kLeastChunkBytes, std::size_t{1}, kMostChunks);
+    const std::size_t element = size_bytes(call.type);
+    const Parts parts = Parts::shares(call.count, element, static_cast<int>(count));
+    std::vector<Call> chunks(count, call);
+    for (std::size_t i = 0; i < count; ++i) {
+      const int part = static_cast<int>(i);
+      chunks[i].input = chunks[i].output = static_cast<char*>(call.output) + parts.offset(part);
+      chunks[i].count = parts.size_bytes(part) / element;
+    }
+    return chunks;
+  }
+  void reduce_along_rail(const Call& chunk, char* share, const Turn& turn,
+                         std::size_t which) const {
+    Call rail = chunk;
+    rail.op = adding(chunk.op);
+    rail.input = rail.output = share;
+    rail.count = shares_of(chunk.count)[local_rank()];
+    in(rail_, rail, turn, which);
+    finish_average(rail, chunk.op, share);
+  }
+  // On a thread, if there is one; otherwise it has ended when this returns. What it uses must be
+  // its own: after a failure no one waits for it.
+  template <typename Action>
+  std::future<Memory> start(Action action, bool uses_thread) {
+    const auto task = std::make_shared<std::packaged_task<Memory()>>(std::move(action));
+    std::future<Memory> result = task->get_future();
+    if (!uses_thread || !threads_.try_submit([task] { (*task)(); })) (*task)();
+    return result;
   }
 
   void rails_broadcast(Call call, const Turn& turn) const {
@@ -383,28 +442,28 @@ class NodeBackend final : public Backend {
     if (is_here) in(node_, call, turn, 0);
     std::size_t before = 0;
     for (std::size_t i = 0; i < local_rank(); ++i) before += shares[i] * size_bytes(call.type);
-    std::vector<char> share = memory_for(is_here ? 0 : shares[local_rank()], call.type);
+    const Memory share = memory_for(is_here ? 0 : shares[local_rank()], call.type);
     Call rail = call;
     rail.root = layout_.node_of(root);
-    rail.input = rail.output = is_here ? static_cast<char*>(call.output) + before : share.data();
+    rail.input = rail.output = is_here ? static_cast<char*>(call.output) + before : share.get();
     rail.count = shares[local_rank()];
     in(rail_, rail, turn, 0);
-    if (!is_here) gather_shares(call, share.data(), shares, turn);
+    if (!is_here) gather_shares(call, share.get(), turn, 1);
   }
 
   void rails_reduce(const Call& call, const Turn& turn) const {
     const std::vector<std::size_t> shares = shares_of(call.count);
-    std::vector<char> share = reduce_share(call, call.input, shares, turn);
+    const Memory share = reduce_share(call, call.input, turn, 0);
     Call rail = call;
     rail.op = adding(call.op);
     rail.root = root_node(call);
-    rail.input = share.data();
-    rail.output = is_on_roots_node(call) ? share.data() : nullptr;
+    rail.input = share.get();
+    rail.output = is_on_roots_node(call) ? share.get() : nullptr;
     rail.count = shares[local_rank()];
     in(rail_, rail, turn, 0);
     if (!is_on_roots_node(call)) return;
     const bool is_root = rank_ == call.root;
-    Call gather = on_parts(Operation::Gather, call, share.data(), call.output, shares);
+    Call gather = on_parts(Operation::Gather, call, share.get(), call.output, shares);
     gather.root = layout_.local_rank_of(call.root);
     if (!is_root) gather.counts_out = nullptr;
     in(node_, gather, turn, 1);
@@ -416,20 +475,20 @@ class NodeBackend final : public Backend {
     const std::size_t element = size_bytes(call.type);
     const Parts parts(call.counts_in, call.count, element, layout_.size());
     const std::vector<std::size_t> along = counts_of(rail_.ranks, parts, element);
-    std::vector<char> partial =
+    const Memory partial =
         memory_for(std::accumulate(along.begin(), along.end(), std::size_t{0}), call.type);
     std::size_t done = 0;
     for (std::size_t node = 0; node < nodes(); ++node) {
       const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
       const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
       const char* const input = static_cast<const char*>(call.input) + parts.offset(ranks.front());
-      in(node_, on_parts(Operation::ReduceScatter, call, input, partial.data() + done, counts),
-         turn, static_cast<std::uint32_t>(node));
+      in(node_, on_parts(Operation::ReduceScatter, call, input, partial.get() + done, counts), turn,
+         node);
       done += along[node] * element;
     }
     Call rail = call;
     rail.op = adding(call.op);
-    rail.input = partial.data();
+    rail.input = partial.get();
     rail.count = along[static_cast<std::size_t>(layout_.node_of(rank_))];
     rail.counts_in = along.data();
     rail.is_uneven = true;
@@ -442,10 +501,10 @@ class NodeBackend final : public Backend {
     const std::size_t element = size_bytes(call.type);
     const Parts parts(call.counts_out, call.count, element, layout_.size());
     const std::vector<std::size_t> along = counts_of(rail_.ranks, parts, element);
-    std::vector<char> gathered =
+    const Memory gathered =
         memory_for(std::accumulate(along.begin(), along.end(), std::size_t{0}), call.type);
     Call rail = call;
-    rail.output = gathered.data();
+    rail.output = gathered.get();
     rail.counts_out = call.is_uneven ? along.data() : nullptr;
     in(rail_, rail, turn, 0);
     std::size_t done = 0;
@@ -453,8 +512,8 @@ class NodeBackend final : public Backend {
       const std::vector<int>& ranks = layout_.ranks_of(static_cast<int>(node));
       const std::vector<std::size_t> counts = counts_of(ranks, parts, element);
       char* const output = static_cast<char*>(call.output) + parts.offset(ranks.front());
-      in(node_, on_parts(Operation::AllGather, call, gathered.data() + done, output, counts), turn,
-         static_cast<std::uint32_t>(node));
+      in(node_, on_parts(Operation::AllGather, call, gathered.get() + done, output, counts), turn,
+         node);
       done += along[node] * element;
     }
   }
@@ -469,31 +528,31 @@ class NodeBackend final : public Backend {
   // To the ranks with the root's local rank, and from them to the root.
   void rails_gather(const Call& call, const Turn& turn) const {
     const bool is_on_rail = layout_.local_rank_of(rank_) == layout_.local_rank_of(call.root);
-    std::vector<char> block = memory_for(is_on_rail ? locals() * call.count : 0, call.type);
+    const Memory block = memory_for(is_on_rail ? locals() * call.count : 0, call.type);
     Call within = call;
     within.root = layout_.local_rank_of(call.root);
-    within.output = is_on_rail ? block.data() : nullptr;
+    within.output = is_on_rail ? block.get() : nullptr;
     in(node_, within, turn, 0);
     if (!is_on_rail) return;
     Call rail = call;
     rail.root = root_node(call);
-    rail.input = block.data();
+    rail.input = block.get();
     rail.count = locals() * call.count;
     in(rail_, rail, turn, 0);
   }
   void rails_scatter(const Call& call, const Turn& turn) const {
     const bool is_on_rail = layout_.local_rank_of(rank_) == layout_.local_rank_of(call.root);
-    std::vector<char> block = memory_for(is_on_rail ? locals() * call.count : 0, call.type);
+    const Memory block = memory_for(is_on_rail ? locals() * call.count : 0, call.type);
     if (is_on_rail) {
       Call rail = call;
       rail.root = root_node(call);
-      rail.output = block.data();
+      rail.output = block.get();
       rail.count = locals() * call.count;
       in(rail_, rail, turn, 0);
     }
     Call within = call;
     within.root = layout_.local_rank_of(call.root);
-    within.input = is_on_rail ? block.data() : nullptr;
+    within.input = is_on_rail ? block.get() : nullptr;
     in(node_, within, turn, 0);
   }
 
@@ -644,6 +703,7 @@ class NodeBackend final : public Backend {
   Member all_;
   Member node_;  // none: this rank is alone on its node
   Member rail_;  // the ranks with this local rank; none: this rank has no peer on some node
+  Threads threads_;
 };
 
 }  // namespace
