@@ -12,6 +12,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/memory_mesh.h"
+#include "worker_lib/node/node_layout.h"
 
 namespace drun::test {
 namespace {

@@ -1,0 +1,38 @@
+#include "worker_lib/node/member.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace drun::worker {
+
+Member connect_member(const BackendContext& group, std::vector<int> ranks, std::string name,
+                      std::string what, const BackendFactory& factory) {
+  BackendContext context = group;
+  const auto me = std::find(ranks.begin(), ranks.end(), group.rank);
+  context.rank = static_cast<int>(me - ranks.begin());
+  context.size = static_cast<int>(ranks.size());
+  context.is_debug = false;  // compared by the group as a whole
+  context.node_of.clear();
+  std::vector<int> met;  // the group's node numbers, in the order of this backend's
+  for (const int rank : ranks) {
+    const int node = group.node_of[static_cast<std::size_t>(rank)];
+    auto known = std::find(met.begin(), met.end(), node);
+    if (known == met.end()) known = met.insert(met.end(), node);
+    context.node_of.push_back(static_cast<int>(known - met.begin()));
+  }
+  if (group.store) context.store = make_prefix_key_store(std::move(name), group.store);
+  return {factory(context), std::move(ranks), std::move(what)};
+}
+
+BackendFailure translated(const Member& member, const BackendFailure& failure) {
+  const std::string message =
+      "among " + member.what + " (numbered from 0 there): " + failure.what();
+  const bool is_known =
+      failure.peer && *failure.peer >= 0 && *failure.peer < static_cast<int>(member.ranks.size());
+  if (!is_known) return {failure.kind, std::nullopt, message, failure.has_peer_ended};
+  const int peer = member.ranks[static_cast<std::size_t>(*failure.peer)];
+  return {failure.kind, peer, "because of rank " + std::to_string(peer) + ", " + message,
+          failure.has_peer_ended};
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,38 @@
+// core. The collectives of a group over several nodes, each of which consists of collectives of the
+// ranks of one node, of a rail, or of all ranks.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "worker_lib/node/member.h"
+#include "worker_lib/node/node_layout.h"
+
+namespace drun::worker {
+
+// The backends of one rank.
+struct NodeMembers {
+  Member all;
+  Member node;  // none: this rank is alone on its node
+  Member rail;  // the ranks with this local rank; none: this rank has no peer on some node
+};
+
+// Thread:  one at a time. The first large all_reduce starts another thread, which exchanges data
+//          between the nodes while the ranks of a node work on other data.
+// Errors:  throws BackendFailure. After a failure that thread runs until the members are aborted.
+class NodeCollectives {
+ public:
+  // Waits for the thread: if an operation has failed, requires that the members are aborted.
+  virtual ~NodeCollectives() = default;
+  virtual void run(const Call& call, const Turn& turn) = 0;
+};
+
+// The layout and the members must outlive it. With is_debug the ranks compare their calls first.
+std::unique_ptr<NodeCollectives> make_node_collectives(const NodeLayout& layout,
+                                                       const NodeMembers& members, int rank,
+                                                       bool is_debug);
+
+// The number of one of the members' collectives that belong to one of the group's.
+Turn numbered(const NodeLayout& layout, const Turn& turn, std::size_t which);
+
+}  // namespace drun::worker
