@@ -5,7 +5,6 @@
 #include <charconv>
 #include <utility>
 
-#include "agent/numbers.h"
 #include "rendezvous/base/text.h"
 
 namespace drun {
@@ -22,7 +21,7 @@ Error wrong(std::string_view fault, std::string_view part, const std::string& re
 
 template <typename Number>
 std::optional<Number> number_of(std::string_view text, Number least, Number most) {
-  const auto number = agent::whole_number<Number>(text);
+  const auto number = whole_number<Number>(text);
   return number && *number >= least && *number <= most ? number : std::nullopt;
 }
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <utility>
 
-#include "agent/numbers.h"
 #include "agent/output/log_files.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {

@@ -9,7 +9,6 @@
 #include "agent/diagnosis/diagnosis.h"
 #include "agent/diagnosis/gpu_faults.h"
 #include "agent/diagnosis/hang_positions.h"
-#include "agent/numbers.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/job/stderr_lines.h"

@@ -8,7 +8,6 @@
 
 #include "agent/diagnosis/hang_positions.h"
 #include "agent/diagnosis/pickle.h"
-#include "agent/numbers.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/foreign_json.h"
 #include "rendezvous/base/text.h"

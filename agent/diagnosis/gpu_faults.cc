@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "agent/numbers.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/text.h"
 

@@ -8,7 +8,6 @@
 #include "agent/diagnosis/error_text.h"
 #include "agent/diagnosis/flight_recorder.h"
 #include "agent/diagnosis/gpu_faults.h"
-#include "agent/numbers.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/numbers.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent::ras {
 

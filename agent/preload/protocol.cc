@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "agent/numbers.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent::preload {
 namespace {

@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 
-#include "agent/numbers.h"
 #include "agent/process/proc.h"
 #include "rendezvous/base/text.h"
 

@@ -10,8 +10,8 @@
 #include <fstream>
 #include <system_error>
 
-#include "agent/numbers.h"
 #include "agent/process/descendants.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {

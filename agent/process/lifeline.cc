@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "agent/numbers.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {

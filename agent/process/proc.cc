@@ -10,7 +10,6 @@
 #include <system_error>
 #include <unordered_map>
 
-#include "agent/numbers.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/base/unique_fd.h"
 

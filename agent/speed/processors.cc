@@ -8,7 +8,6 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/numbers.h"
 #include "agent/process/proc.h"
 #include "rendezvous/base/text.h"
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "agent/numbers.h"
 #include "agent/process/proc.h"
 #include "rendezvous/base/text.h"
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "agent/numbers.h"
 #include "agent/output/log_files.h"
 #include "rendezvous/base/bytes.h"
 #include "rendezvous/base/foreign_json.h"

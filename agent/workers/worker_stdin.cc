@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "agent/numbers.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {

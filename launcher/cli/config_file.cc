@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "agent/numbers.h"
+#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -64,7 +64,7 @@ std::optional<std::string> plain_value(std::string_view word) {
   if (!is_digit(first) || (text[first] == '0' && is_digit(first + 1))) return std::nullopt;
   if (dot != text.npos && !is_digit(dot + 1)) return std::nullopt;
   if (text.front() == '+') text.erase(0, 1);
-  return agent::whole_number<double>(text) ? std::optional(text) : std::nullopt;
+  return whole_number<double>(text) ? std::optional(text) : std::nullopt;
 }
 
 class ConfigReader {

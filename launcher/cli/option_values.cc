@@ -18,9 +18,9 @@
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
-#include "agent/numbers.h"
 #include "launcher/base/text.h"
 #include "rendezvous/base/signal_names.h"
+#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -30,7 +30,7 @@ Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)
 // Parses all of `text` as a number, without a '+' sign.
 template <typename Number>
 std::optional<Number> number(std::string_view text) {
-  return agent::whole_number<Number>(trimmed(text));
+  return whole_number<Number>(trimmed(text));
 }
 
 struct Range {
@@ -447,7 +447,7 @@ std::optional<milliseconds> time_span(std::string_view text) {
   return std::min(*number * (unit == kUnits.npos ? 1 : kSeconds[unit]), kMost);
 }
 
-std::optional<long> whole_number(std::string_view text) {
+std::optional<long> clock_part(std::string_view text) {
   constexpr std::size_t kMostDigits = 6;
   if (text.empty() || text.size() > kMostDigits) return std::nullopt;
   long number = 0;
@@ -464,14 +464,14 @@ std::optional<milliseconds> clock_span(std::string_view text) {
   long days = 0;
   const std::size_t dash = text.find('-');
   if (dash != text.npos) {
-    const std::optional<long> number = whole_number(text.substr(0, dash));
+    const std::optional<long> number = clock_part(text.substr(0, dash));
     if (!number) return std::nullopt;
     days = *number;
     text.remove_prefix(dash + 1);
   }
   while (true) {
     const std::size_t colon = text.find(':');
-    const std::optional<long> number = whole_number(text.substr(0, colon));
+    const std::optional<long> number = clock_part(text.substr(0, colon));
     if (!number || (!parts.empty() && *number > 59)) return std::nullopt;
     parts.push_back(*number);
     if (colon == text.npos) break;

@@ -17,9 +17,9 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/numbers.h"
 #include "agent/process/descendants.h"
 #include "launcher/facts/files.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun {
@@ -149,8 +149,8 @@ std::optional<StatusNames> names_in_proc(std::string_view name) {
   const std::size_t user = name.find('/');
   const std::size_t pid = user == name.npos ? user : name.find('/', user + 1);
   if (pid == name.npos) return std::nullopt;
-  const std::optional<int> user_number = agent::leading_number<int>(name.substr(user + 1));
-  const std::optional<int> agent_pid = agent::leading_number<int>(name.substr(pid + 1));
+  const std::optional<int> user_number = leading_number<int>(name.substr(user + 1));
+  const std::optional<int> agent_pid = leading_number<int>(name.substr(pid + 1));
   struct stat about {};
   if (!user_number || !agent_pid ||
       stat(("/proc/" + std::to_string(*agent_pid)).c_str(), &about) != 0 ||

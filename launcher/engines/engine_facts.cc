@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "agent/numbers.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::engines {
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
-  return text.starts_with('-') ? std::nullopt : agent::whole_number<std::int64_t>(text);
+  return text.starts_with('-') ? std::nullopt : drun::whole_number<std::int64_t>(text);
 }
 
 std::string shown(const EngineFact<std::string>& fact) {

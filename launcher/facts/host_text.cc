@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "agent/numbers.h"
 #include "rendezvous/base/text.h"
 
 namespace drun {
@@ -45,8 +44,8 @@ std::optional<double> quota_cores(std::string_view cpu_max) {
   while (cpu_max.ends_with('\n')) cpu_max.remove_suffix(1);
   const std::vector<std::string_view> words = split(cpu_max, ' ');
   if (words.size() != 2) return std::nullopt;
-  const auto quota = agent::whole_number<long long>(words[0]);
-  const auto period = agent::whole_number<long long>(words[1]);
+  const auto quota = whole_number<long long>(words[0]);
+  const auto period = whole_number<long long>(words[1]);
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
@@ -61,7 +60,7 @@ std::optional<int> nvidia_device_number(std::string_view file) {
   if (!file.starts_with(kPrefix) || file.size() > kPrefix.size() + 6) return std::nullopt;
   file.remove_prefix(kPrefix.size());
   if (file.empty() || file.find_first_not_of("0123456789") != file.npos) return std::nullopt;
-  return agent::whole_number<int>(file);
+  return whole_number<int>(file);
 }
 
 std::string_view labeled_value(std::string_view text, std::string_view label) {
@@ -78,7 +77,7 @@ std::string_view labeled_value(std::string_view text, std::string_view label) {
 
 std::optional<long long> first_number(std::string_view text) {
   text = trimmed(text);
-  return agent::whole_number<long long>(text.substr(0, text.find_first_of(" \t\n")));
+  return whole_number<long long>(text.substr(0, text.find_first_of(" \t\n")));
 }
 
 }  // namespace drun

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/numbers.h"
 #include "launcher/base/text.h"
+#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -24,7 +24,7 @@ std::vector<std::string_view> entries_of(std::string_view list) {
 }
 
 std::optional<std::size_t> entry_number(std::string_view text) {
-  return agent::whole_number<std::size_t>(text);
+  return whole_number<std::size_t>(text);
 }
 
 // The only UUID with this prefix; nullopt if there are none or several.

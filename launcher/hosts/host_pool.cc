@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "agent/numbers.h"
 #include "launcher/base/text.h"
 #include "launcher/engines/host_list.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::hosts {
 namespace {
@@ -118,7 +118,7 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text,
 
 // A number from 1 to kMostSlots.
 std::optional<int> slot_count(std::string_view text) {
-  const std::optional<int> count = agent::whole_number<int>(text);
+  const std::optional<int> count = whole_number<int>(text);
   return count && *count >= 1 && *count <= kMostSlots ? count : std::nullopt;
 }
 
@@ -220,7 +220,7 @@ using Choice = std::map<std::string, std::set<int>>;
 Result<std::set<int>> parse_devices(std::string_view text) {
   std::set<int> devices;
   for (const std::string_view part : split_outside_brackets(text, ",")) {
-    const std::optional<int> device = agent::whole_number<int>(part);
+    const std::optional<int> device = whole_number<int>(part);
     if (!device || *device < 0 || *device >= kMostSlots)
       return bad("\"" + std::string(text) + "\": expected devices such as 0,2 after the colon");
     devices.insert(*device);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/numbers.h"
 #include "agent/preload/protocol.h"
 #include "agent/workers/worker_command.h"
 #include "launcher/base/text.h"
@@ -14,6 +13,7 @@
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/programs.h"
 #include "launcher/plan/rendezvous.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/tls/secret.h"
 
 namespace drun {
@@ -23,7 +23,7 @@ namespace {
 std::optional<WallTime> slurms_end(const HostFacts& host) {
   const std::optional<std::string> text = variable(host, "SLURM_JOB_END_TIME");
   if (!text) return std::nullopt;
-  const std::optional<std::int64_t> seconds = agent::whole_number<std::int64_t>(*text);
+  const std::optional<std::int64_t> seconds = whole_number<std::int64_t>(*text);
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   if (!seconds || *seconds < 1 || *seconds > kMost) return std::nullopt;
   return WallTime(std::chrono::seconds(*seconds));

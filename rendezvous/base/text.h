@@ -1,11 +1,14 @@
-// core. Helpers for text: trim and split, durations, maps with text keys, base64, manual pages.
+// core. Helpers for text: trim and split, numbers, durations, maps with text keys, base64, manual
+// pages.
 #pragma once
 
+#include <charconv>
 #include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +32,24 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
     if (end == text.npos) return parts;
     text.remove_prefix(end + 1);
   }
+}
+
+// The number that `text` begins with, without blanks or '+' before it. Absent: there is none, or it
+// is out of range.
+template <typename Number>
+std::optional<Number> leading_number(std::string_view text, int base = 10) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+// Absent: `text` is anything else than a number that fits.
+template <typename Number>
+std::optional<Number> whole_number(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size();
+  return is_whole ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace drun
