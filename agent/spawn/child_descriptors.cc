@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <memory>
 #include <optional>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "agent/spawn/raw_syscall.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 
@@ -46,12 +46,11 @@ std::optional<std::vector<unsigned>> inherited() {
   if (!directory) return std::nullopt;
   std::vector<unsigned> found;
   while (const dirent* const entry = readdir(directory.get())) {
-    const std::string_view name = entry->d_name;
-    int fd = -1;
-    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc()) continue;
-    const int flags = fcntl(fd, F_GETFD);
-    if (fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) == 0)
-      found.push_back(static_cast<unsigned>(fd));
+    const auto fd = whole_number<int>(entry->d_name);  // not "." and ".."
+    if (!fd) continue;
+    const int flags = fcntl(*fd, F_GETFD);
+    if (*fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) == 0)
+      found.push_back(static_cast<unsigned>(*fd));
   }
   std::sort(found.begin(), found.end());
   return found;

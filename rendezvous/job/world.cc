@@ -1,6 +1,6 @@
 #include "rendezvous/job/world.h"
 
-#include <charconv>
+#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -51,12 +51,10 @@ class Variables {
                        "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"};
   }
   int number(std::string_view name, const std::string& value, Range range) {
-    long parsed = 0;
-    const auto [end, ec] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-    const bool is_good = ec == std::errc() && end == value.data() + value.size() &&
-                         parsed >= range.low && parsed <= range.high;
+    const auto parsed = whole_number<int>(value);
+    const bool is_good = parsed && *parsed >= range.low && *parsed <= range.high;
     if (!is_good && !error_) error_ = bad_variable(name, value, range);
-    return is_good ? static_cast<int>(parsed) : 0;
+    return is_good ? *parsed : 0;
   }
 
   const Lookup& lookup_;

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -101,10 +100,7 @@ std::int64_t whole(const GatewayJson& json) {
   }
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (!json.is_string()) return 0;
-  const auto& text = json.get_ref<const std::string&>();
-  std::int64_t value = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return ec == std::errc() && end == text.data() + text.size() ? value : 0;
+  return whole_number<std::int64_t>(json.get_ref<const std::string&>()).value_or(0);
 }
 
 std::string text_of(const GatewayJson& json) {

@@ -3,7 +3,8 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -83,12 +84,9 @@ Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_por
   if (!std::all_of(host.begin(), host.end(), is_host_character))
     return bad(text, "not a host name or address");
   if (!has_port) return Endpoint{.host = std::string(host), .port = default_port};
-  unsigned number = 0;
-  const auto [end, ec] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (port.empty() || ec != std::errc() || end != port.data() + port.size() || number > 65535) {
-    return bad(text, "\"" + std::string(port) + "\" is not a port (0 to 65535)");
-  }
-  return Endpoint{.host = std::string(host), .port = static_cast<std::uint16_t>(number)};
+  const auto number = whole_number<std::uint16_t>(port);
+  if (!number) return bad(text, "\"" + std::string(port) + "\" is not a port (0 to 65535)");
+  return Endpoint{.host = std::string(host), .port = *number};
 }
 
 }  // namespace drun

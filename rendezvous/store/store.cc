@@ -1,9 +1,9 @@
 #include "rendezvous/store/store.h"
 
-#include <charconv>
 #include <optional>
 #include <utility>
 
+#include "rendezvous/base/text.h"
 #include "rendezvous/store/wire.h"
 
 namespace drun {
@@ -83,15 +83,12 @@ void StoreWaiters::call(const Waiter& waiter, std::string_view key,
 namespace {
 
 // As C's stoll: blanks, a sign, digits; ignores everything after them.
-std::optional<std::int64_t> leading_number(std::string_view text) {
+std::optional<std::int64_t> counter_value(std::string_view text) {
   const std::size_t start = text.find_first_not_of(" \t\n\v\f\r");
   if (start == text.npos) return std::nullopt;
   text.remove_prefix(start);
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  std::int64_t number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc()) return std::nullopt;
-  return number;
+  return leading_number<std::int64_t>(text);
 }
 
 // Wraps around at overflow, without undefined behavior.
@@ -359,7 +356,7 @@ class Store::Turn {
 
   std::optional<std::int64_t> counter(std::string_view key) const {
     const auto found = store_.values_.find(key);
-    return found == store_.values_.end() ? 0 : leading_number(*found->second);
+    return found == store_.values_.end() ? 0 : counter_value(*found->second);
   }
 
   // Returns views of the absent keys. A key with a nonempty queue counts as present.

@@ -1,13 +1,13 @@
 #include "drun/process_group.h"
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <string_view>
 #include <utility>
 
+#include "rendezvous/base/text.h"
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/threads.h"
@@ -320,11 +320,8 @@ bool is_launched_by_agent() {
 int get_restart_count() {
   const char* text = std::getenv("TORCHELASTIC_RESTART_COUNT");
   if (text == nullptr || !is_launched_by_agent()) return 0;
-  const std::string_view digits = text;
-  int count = 0;
-  const auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  const bool is_number = ec == std::errc() && end == digits.data() + digits.size() && count >= 0;
-  return is_number ? count : 0;  // init_process_group() is where a wrong one is an error
+  const int count = whole_number<int>(text).value_or(0);
+  return std::max(count, 0);  // init_process_group() is where a wrong one is an error
 }
 
 }  // namespace drun

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 #include <vector>
+
+#include "rendezvous/base/text.h"
 
 namespace drun::worker {
 namespace {
@@ -58,20 +59,13 @@ constexpr std::array kEngines = {
                     "SLURM_STEP_TASKS_PER_NODE"},
 };
 
-std::optional<long> number(std::string_view text) {
-  long value = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // The pseudo steps of Slurm, such as that of a batch script, have numbers from here on.
 constexpr long kFirstSpecialStep = 0xFFFFFFF0;
 
 std::string slurm_step(const Lookup& environment) {
   std::string step = text_of(environment, "SLURM_STEP_ID");
   if (step.empty()) step = text_of(environment, "SLURM_STEPID");
-  const std::optional<long> id = number(step);
+  const std::optional<long> id = whole_number<long>(step);
   return id && *id >= 0 && *id < kFirstSpecialStep ? step : "";
 }
 
@@ -85,7 +79,7 @@ std::optional<std::string> slurm_variable(const Lookup& environment, std::string
   if (name != "SLURM_STEP_TASKS_PER_NODE") return environment(name);
   std::string list = text_of(environment, name);
   if (list.empty()) list = text_of(environment, "SLURM_TASKS_PER_NODE");
-  const std::optional<long> node = number(text_of(environment, "SLURM_NODEID"));
+  const std::optional<long> node = whole_number<long>(text_of(environment, "SLURM_NODEID"));
   if (list.empty() || !node || *node < 0 || *node > kMost) return std::nullopt;
   const std::optional<int> count = entry_of_counts(list, static_cast<int>(*node));
   return count ? std::to_string(*count) : list;  // what it says is wrong then
@@ -118,7 +112,7 @@ class Reading {
       report_.missing += (report_.missing.empty() ? "" : ", ") + std::string(name);
       return std::nullopt;
     }
-    const std::optional<long> value = number(*text);
+    const std::optional<long> value = whole_number<long>(*text);
     if (value && *value >= least && *value <= kMost) return static_cast<int>(*value);
     blame(std::string(name) + "=\"" + *text + "\": expected a whole number from " +
           std::to_string(least) + " on");
@@ -164,7 +158,7 @@ std::vector<EngineReport> read_engines(const Lookup& environment) {
     report.job = job_of(report.engine, environment);
     if (!report.is_mpi) {
       const auto small = [&](const char* name, long otherwise) {
-        const long value = number(text_of(environment, name)).value_or(otherwise);
+        const long value = whole_number<long>(text_of(environment, name)).value_or(otherwise);
         return static_cast<int>(std::clamp(value, 0L, kMost));
       };
       report.node_rank = small("SLURM_NODEID", 0);
@@ -233,12 +227,10 @@ std::uint16_t derived_port(std::string_view job) {
 }
 
 Result<std::uint16_t> port_from(const std::string& text) {
-  int port = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (ec != std::errc() || end != text.data() + text.size() || port < 1 || port > 65535) {
+  const auto port = whole_number<std::uint16_t>(text);
+  if (!port || *port == 0)
     return usage("MASTER_PORT=\"" + text + "\": expected a whole number from 1 to 65535");
-  }
-  return static_cast<std::uint16_t>(port);
+  return *port;
 }
 
 Result<void> find_master(const Lookup& environment, const EngineReport& report, World& world) {
@@ -307,10 +299,10 @@ std::optional<int> entry_of_counts(std::string_view list, int at) {
     const std::size_t open = entry.find("(x");
     if (open != std::string_view::npos) {
       if (entry.back() != ')') return std::nullopt;
-      times = number(entry.substr(open + 2, entry.size() - open - 3)).value_or(0);
+      times = whole_number<long>(entry.substr(open + 2, entry.size() - open - 3)).value_or(0);
       entry = entry.substr(0, open);
     }
-    const long count = number(entry).value_or(0);
+    const long count = whole_number<long>(entry).value_or(0);
     if (times < 1 || times > kMost || count < 1 || count > kMost) return std::nullopt;
     passed += times;
     if (at < passed) return static_cast<int>(count);

@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
 #include <system_error>
+
+#include "rendezvous/base/text.h"
 
 namespace drun::worker {
 namespace {
@@ -24,12 +25,7 @@ struct Stat {
   std::optional<std::uint64_t> number(std::size_t field) const {
     constexpr std::size_t kFirst = 3;
     if (field - kFirst >= fields.size()) return std::nullopt;
-    const std::string& text = fields[field - kFirst];
-    std::uint64_t value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) {
-      return std::nullopt;
-    }
-    return value;
+    return leading_number<std::uint64_t>(fields[field - kFirst]);
   }
 };
 

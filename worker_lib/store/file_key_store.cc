@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "drun/error.h"
+#include "rendezvous/base/text.h"
 #include "worker_lib/store/file_log.h"
 
 namespace drun::worker {
@@ -71,10 +71,8 @@ class FileKeyStore final : public KeyStore {
     const Locked locked(*this, Clock::now() + timeout);
     check_fresh();
     std::int64_t value = 0;
-    if (const auto found = values_.find("u" + key); found != values_.end()) {
-      const std::string& text = found->second;
-      std::from_chars(text.data(), text.data() + text.size(), value);
-    }
+    if (const auto found = values_.find("u" + key); found != values_.end())
+      value = leading_number<std::int64_t>(found->second).value_or(0);
     __builtin_add_overflow(value, delta, &value);  // wraps around, as a store's server does
     put("u" + key, std::to_string(value));
     return value;

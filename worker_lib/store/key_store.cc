@@ -1,12 +1,12 @@
 #include "drun/key_store.h"
 
-#include <charconv>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "drun/error.h"
+#include "rendezvous/base/text.h"
 
 namespace drun {
 namespace {
@@ -24,9 +24,7 @@ class MemoryKeyStore final : public KeyStore {
   }
   std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds) override {
     const std::lock_guard lock(mutex_);
-    std::int64_t value = 0;
-    const std::string& text = values_[key];
-    std::from_chars(text.data(), text.data() + text.size(), value);
+    std::int64_t value = leading_number<std::int64_t>(values_[key]).value_or(0);
     __builtin_add_overflow(value, delta, &value);  // wraps around, as a store's server does
     put(key, std::to_string(value));
     return value;

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -117,9 +116,8 @@ Place parse_place(std::string_view published) {
   std::optional<Key> key;
   if (words.size() == 3) {
     place.address = words[0];
-    const char* const end = words[1].data() + words[1].size();
-    const auto read = std::from_chars(words[1].data(), end, place.port);
-    if (read.ec == std::errc() && read.ptr == end) key = bytes_of_hex<sizeof(Key)>(words[2]);
+    place.port = whole_number<std::uint16_t>(words[1]).value_or(0);
+    key = bytes_of_hex<sizeof(Key)>(words[2]);
   }
   if (!key || place.port == 0 || place.address.size() > kMostAddressBytes)
     throw BackendFailure(Kind::System, std::nullopt,

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <utility>
@@ -37,11 +36,10 @@ std::size_t read_bytes(std::string_view text) {
       text.remove_suffix(1);
     }
   }
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto number = whole_number<std::size_t>(text);
   constexpr std::size_t kMost = std::size_t{1} << 40;
-  if (error != std::errc() || end != text.data() + text.size() || number > kMost >> shift) return 0;
-  return number << shift;
+  if (!number || *number > kMost >> shift) return 0;
+  return *number << shift;
 }
 
 constexpr char kNccl[] = "nccl";

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "drun/error.h"
+#include "rendezvous/base/text.h"
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/tools/probe/formats.h"
 #include "worker_lib/tools/probe/look.h"
@@ -19,8 +19,8 @@ namespace drun::probe {
 namespace {
 
 bool read_number(std::string_view text, int& number) {
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return ec == std::errc() && end == text.data() + text.size() && number >= 0;
+  number = whole_number<int>(text).value_or(-1);
+  return number >= 0;
 }
 
 bool read_word(std::string_view word, Task& task) {
