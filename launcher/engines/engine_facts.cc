@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rendezvous/base/text.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::engines {
 
@@ -29,13 +30,6 @@ std::optional<std::string> run_id_from(std::string_view prefix, std::string_view
       std::all_of(job.begin(), job.end(), [](char c) { return c > ' ' && c != '/'; });
   if (!is_fit) return std::nullopt;
   return std::string(prefix) + std::string(job);
-}
-
-// FNV-1a: unlike std::hash, the same in every build.
-int derived_port(std::string_view job) {
-  std::uint32_t hash = 2166136261U;
-  for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619U;
-  return kFirstDerivedPort + static_cast<int>(hash % kDerivedPorts);
 }
 
 void name_job(Facts& facts, std::string_view prefix, const EngineFact<std::string>& job) {

@@ -117,12 +117,6 @@ std::string_view short_name(std::string_view host);
 // path.
 std::optional<std::string> run_id_from(std::string_view prefix, std::string_view job);
 
-// A port that agents can compute from the job's name alone. The range lies above the default range
-// of Linux for outgoing connections.
-inline constexpr int kFirstDerivedPort = 61440;
-inline constexpr int kDerivedPorts = 4096;
-int derived_port(std::string_view job);
-
 // Sets the run id and both ports from the engine's name of the job.
 void name_job(Facts& facts, std::string_view prefix, const EngineFact<std::string>& job);
 

@@ -2,6 +2,7 @@
 
 #include "launcher/engines/engine_facts.h"
 #include "launcher/engines/host_list.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::engines {
 namespace {

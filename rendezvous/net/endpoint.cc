@@ -89,4 +89,11 @@ Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_por
   return Endpoint{.host = std::string(host), .port = *number};
 }
 
+// FNV-1a: unlike std::hash, the same in every build.
+std::uint16_t derived_port(std::string_view job) {
+  std::uint32_t hash = 2166136261U;
+  for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619U;
+  return static_cast<std::uint16_t>(kFirstDerivedPort + hash % kDerivedPorts);
+}
+
 }  // namespace drun

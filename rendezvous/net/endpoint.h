@@ -59,4 +59,10 @@ inline bool is_loopback(std::string_view host) {
 // `default_port`. Errors: Usage, naming the text and the reason.
 Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_port);
 
+// A port that all processes of a job can derive from the job's name alone. The range lies above the
+// ports that Linux gives to outgoing connections by default (32768 to 60999).
+inline constexpr std::uint16_t kFirstDerivedPort = 61440;
+inline constexpr std::uint16_t kDerivedPorts = 4096;
+std::uint16_t derived_port(std::string_view job);
+
 }  // namespace drun

@@ -36,4 +36,14 @@ TEST_CASE("a formatted endpoint can be parsed again") {
   CHECK(to_string(Endpoint{.host = "::1", .port = 29500}) == "[::1]:29500");
 }
 
+TEST_CASE("the port of a job depends on its name only, and lies above the ephemeral ports") {
+  // Processes of different builds of drun must agree, so the values are fixed.
+  CHECK(derived_port("") == 64965);
+  CHECK(derived_port("Open MPI 1060044801") != derived_port("Open MPI 1060044802"));
+  for (int job = 0; job < 1000; ++job) {
+    const int port = derived_port(std::to_string(job));
+    CHECK((port >= kFirstDerivedPort && port < kFirstDerivedPort + kDerivedPorts));
+  }
+}
+
 }  // namespace drun

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rendezvous/base/text.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::worker {
 namespace {
@@ -217,13 +218,6 @@ Result<EngineReport> choose(const std::vector<EngineReport>& reports) {
     }
   }
   return reports[at];
-}
-
-// FNV-1a: the same everywhere, unlike std::hash.
-std::uint16_t derived_port(std::string_view job) {
-  std::uint32_t hash = 2166136261u;
-  for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619u;
-  return static_cast<std::uint16_t>(kFirstDerivedPort + hash % kDerivedPorts);
 }
 
 Result<std::uint16_t> port_from(const std::string& text) {

@@ -12,12 +12,10 @@
 //
 // Store:   engines set no master. MASTER_ADDR and MASTER_PORT are used if they are set. Otherwise,
 //          if all ranks are on one node, the address is 127.0.0.1; and the port is derived from the
-//          engine's job name, within kFirstDerivedPort and kDerivedPorts, above the ephemeral ports
-//          of Linux (32768 to 60999).
+//          engine's job name (derived_port in rendezvous/net/endpoint.h).
 // Errors:  Usage, with the variables, their values and the remedy. Never throws.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -30,9 +28,6 @@ namespace drun::worker {
 
 // The entry of node `at` in a list like "2(x3),1". Absent if the list is invalid or too short.
 std::optional<int> entry_of_counts(std::string_view list, int at);
-
-constexpr std::uint16_t kFirstDerivedPort = 61440;
-constexpr std::uint16_t kDerivedPorts = 4096;
 
 // The process id of the nearest ancestor that runs this program; absent: none. Nothing else
 // distinguishes two jobs of Hydra.
