@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/nccl_ras/ras_report.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::agent::ras {
 namespace {
@@ -34,7 +35,7 @@ class Client::Question : public std::enable_shared_from_this<Question> {
  public:
   Question(asio::io_context& io, const std::string& host, std::uint16_t port)
       : io_(io),
-        name_(host + ":" + std::to_string(port)),
+        name_(to_string(Endpoint{host, port})),
         places_(places_of(host, port)),
         limit_(io),
         silence_(io),

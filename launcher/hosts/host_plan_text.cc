@@ -8,6 +8,7 @@
 #include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "launcher/hosts/host_plan.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::hosts {
 namespace {
@@ -79,10 +80,8 @@ std::string meeting_of(const HostPlan& plan) {
   if (!plan.endpoints.empty() && !plan.has_own_address)
     return "on " + plan.master_addr + ", at an address that it reports, " +
            (is_free ? "a free port" : port);
-  const bool is_v6 = plan.master_addr.find(':') != std::string::npos;
   if (is_free && !plan.endpoints.empty()) return plan.master_addr + ", a free port";
-  return (is_v6 ? "[" + plan.master_addr + "]" : plan.master_addr) + ":" +
-         std::to_string(plan.master_port);
+  return to_string(Endpoint{plan.master_addr, static_cast<std::uint16_t>(plan.master_port)});
 }
 
 // Where the workers' lines are written to files; empty: nowhere.

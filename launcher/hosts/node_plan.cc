@@ -24,7 +24,7 @@ constexpr std::size_t kMostPathsBytes = std::size_t{1} << 20;
 std::string endpoint_text(const std::string& host, int port) {
   // Without a port, the agent that listens there reports its port.
   if (port != 0) return to_string(Endpoint{.host = host, .port = static_cast<std::uint16_t>(port)});
-  return host.find(':') == host.npos ? host : "[" + host + "]";
+  return bracketed_host(host);
 }
 
 // The agents of --local-nodes share the loopback interface of this machine.

@@ -11,6 +11,7 @@
 #include "launcher/cli/option_values.h"
 #include "launcher/placement/place.h"
 #include "launcher/plan/programs.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun {
 namespace {
@@ -74,8 +75,7 @@ std::string endpoint_text(const JoinSpec& join) {
            to_string(join.etcd->endpoints);
   if (!join.seats.empty()) return to_string(join.seats);
   if (join.endpoint.port != 0) return to_string(join.endpoint);
-  const std::string text = to_string(join.endpoint);
-  return text.substr(0, text.rfind(':')) + ", any free port";
+  return bracketed_host(join.endpoint.host) + ", any free port";
 }
 
 std::string listens_text(const JoinSpec& join) {

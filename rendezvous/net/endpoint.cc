@@ -48,10 +48,12 @@ bool is_host_text(std::string_view text) {
          std::all_of(text.begin(), text.end(), is_host_character);
 }
 
+std::string bracketed_host(const std::string& host) {
+  return host.find(':') == host.npos ? host : "[" + host + "]";
+}
+
 std::string to_string(const Endpoint& endpoint) {
-  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
-  const std::string host = is_v6 ? "[" + endpoint.host + "]" : endpoint.host;
-  return host + ":" + std::to_string(endpoint.port);
+  return bracketed_host(endpoint.host) + ":" + std::to_string(endpoint.port);
 }
 
 std::string to_string(const std::vector<Endpoint>& endpoints) {

@@ -17,6 +17,8 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+// "host", "[v6]".
+std::string bracketed_host(const std::string& host);
 // "host:port", "[v6]:port".
 std::string to_string(const Endpoint& endpoint);
 // "a:29400,b:29400"

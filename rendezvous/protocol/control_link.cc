@@ -1,5 +1,6 @@
 #include "rendezvous/protocol/control_link.h"
 
+#include "rendezvous/net/endpoint.h"
 #include "rendezvous/net/frame_reader.h"
 #include "rendezvous/protocol/control_wire.h"
 
@@ -11,7 +12,7 @@ constexpr const char* kLoopback = "127.0.0.1";
 class LocalEnd final : public ControlLink, public std::enable_shared_from_this<LocalEnd> {
  public:
   LocalEnd(asio::io_context& io, std::uint64_t id, std::uint16_t port, Listener& listener)
-      : ControlLink(id, kLoopback, std::string(kLoopback) + ":" + std::to_string(port)),
+      : ControlLink(id, kLoopback, to_string(Endpoint{kLoopback, port})),
         io_(io),
         listener_(&listener) {}
 

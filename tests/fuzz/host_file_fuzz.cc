@@ -7,12 +7,12 @@
 
 #include "launcher/engines/host_list.h"
 #include "launcher/hosts/host_pool.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace {
 
 std::string written(const drun::hosts::PoolHost& host) {
-  const bool is_v6 = host.name.find(':') != std::string::npos;
-  return (host.user.empty() ? "" : host.user + "@") + (is_v6 ? "[" + host.name + "]" : host.name) +
+  return (host.user.empty() ? "" : host.user + "@") + drun::bracketed_host(host.name) +
          (host.slots ? ":" + std::to_string(*host.slots) : "");
 }
 
