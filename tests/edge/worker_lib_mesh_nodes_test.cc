@@ -22,14 +22,15 @@ namespace {
 using std::chrono::seconds;
 
 std::unique_ptr<Backend> connect_nodes(const std::string& transport, int rank,
-                                       bool is_debug = false) {
+                                       bool is_debug = false, bool overlaps = false) {
   BackendContext context = context_of(rank, 4, is_debug);
   context.node_of = {0, 0, 1, 1};
   const bool is_shared = transport.starts_with("shm+");
   const BackendFactory across = [&](const BackendContext& of_some) {
     return connect(is_shared ? transport.substr(4) : transport, of_some);
   };
-  return worker::connect_by_node(context, is_shared ? worker::connect_shm : across, across);
+  return worker::connect_by_node(context, is_shared ? worker::connect_shm : across, across,
+                                 overlaps);
 }
 
 std::vector<std::string> over_nodes() {
@@ -79,6 +80,27 @@ TEST_CASE(
     for (int i = 0; rank == 1 && i < 3; ++i) {
       const int from = backend->start_recv(data, std::nullopt, 5)->finish(in(seconds(20)));
       if (data[9] != from) throw std::runtime_error("wrong message");
+    }
+  });
+  check_exited(ends);
+}
+
+TEST_CASE("large all_reduces over two nodes are exact, with and without overlap on some ranks") {
+  const StoreProcess store;
+  const std::string transport = GENERATE("shm+tcp", "shm+gloo", "tcp");
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = connect_nodes(transport, rank, false, rank % 3 == 0);
+    std::mt19937 random(7);
+    for (std::uint32_t sequence = 1; sequence <= 6; ++sequence) {
+      Scenario scenario;
+      scenario.operation = Operation::AllReduce;
+      scenario.size = 4;
+      scenario.op = sequence % 2 == 0 ? ReduceOp::Avg : ReduceOp::Sum;
+      scenario.count = (std::size_t{1} << 20) + random() % (std::size_t{4} << 20);
+      const std::string wrong = run_and_check(scenario, rank, [&](const Call& call) {
+        backend->run(call, {sequence, in(seconds(40))});
+      });
+      if (!wrong.empty()) throw std::runtime_error(wrong);
     }
   });
   check_exited(ends);
@@ -160,9 +182,11 @@ TEST_CASE("a dead rank is reported to the other node when the ranks that detect 
   const std::string transport =
       GENERATE(from_range(transports()));  // shm relies on the group to detect ends
   const int victim = GENERATE(0, 3);
+  const bool overlaps = GENERATE(false, true);
+  CAPTURE(transport, overlaps);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
-    const auto backend = connect_nodes(transport, rank);
-    std::vector<float> data(1 << 18);
+    const auto backend = connect_nodes(transport, rank, false, overlaps);
+    std::vector<float> data(overlaps ? 5 << 20 : 1 << 18);
     std::uint32_t sequence = 0;
     const auto all_reduce = [&] {
       backend->run({.operation = Operation::AllReduce,

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker_lib/base/cores.h"
 #include "worker_lib/mesh/matcher.h"
 #include "worker_lib/node/member.h"
 #include "worker_lib/node/node_collectives.h"
@@ -85,18 +86,16 @@ class ReceiveFromAny final : public Transfer {
 class NodeBackend final : public Backend {
  public:
   NodeBackend(const BackendContext& context, const BackendFactory& local,
-              const BackendFactory& across)
+              const BackendFactory& across, std::optional<bool> overlaps)
       : layout_(context.node_of), rank_(context.rank) {
     std::vector<int> ranks(static_cast<std::size_t>(context.size));
     std::iota(ranks.begin(), ranks.end(), 0);
     members_.all = connect_member(context, std::move(ranks), "all", "all ranks", across);
-    const int node = layout_.node_of(rank_);
-    const std::vector<int>& neighbors = layout_.ranks_of(node);
     BackendContext of_some = context;
     of_some.is_lookout = false;  // the one of all ranks sees them all
-    if (neighbors.size() > 1) {
-      const std::string name = "node" + std::to_string(node);
-      members_.node = connect_member(of_some, neighbors, name, "the ranks of one node", local);
+    if (neighbors().size() > 1) {
+      const std::string name = "node" + std::to_string(layout_.node_of(rank_));
+      members_.node = connect_member(of_some, neighbors(), name, "the ranks of one node", local);
     }
     if (layout_.local_rank_of(rank_) == 0 || layout_.is_uniform()) {
       const int on_node = layout_.local_rank_of(rank_);
@@ -104,7 +103,9 @@ class NodeBackend final : public Backend {
           of_some, layout_.rail(on_node), "rail" + std::to_string(on_node),
           on_node == 0 ? "the nodes' leaders" : "the ranks with one local rank", across);
     }
-    collectives_ = make_node_collectives(layout_, members_, rank_, context.is_debug);
+    collectives_ = make_node_collectives(
+        layout_, members_, rank_,
+        {.is_debug = context.is_debug, .overlaps = overlaps.value_or(has_cores_for_overlap())});
     routes_ = dynamic_cast<SharesReceives*>(members_.node.backend.get()) != nullptr &&
               dynamic_cast<SharesReceives*>(members_.all.backend.get()) != nullptr;
   }
@@ -175,6 +176,11 @@ class NodeBackend final : public Backend {
   }
 
  private:
+  // On each rank by itself: the data is divided in the same way without overlap.
+  bool has_cores_for_overlap() const {
+    return usable_cores(online_cores()) >= 2 * static_cast<int>(neighbors().size());
+  }
+  const std::vector<int>& neighbors() const { return layout_.ranks_of(layout_.node_of(rank_)); }
   // Whether messages to or from that rank use the `local` backend.
   bool is_local(int rank) const {
     return routes_ && layout_.node_of(rank) == layout_.node_of(rank_);
@@ -205,11 +211,12 @@ class NodeBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> connect_by_node(const BackendContext& context, const BackendFactory& local,
-                                         const BackendFactory& across) {
+                                         const BackendFactory& across,
+                                         std::optional<bool> overlaps) {
   const NodeLayout layout(context.node_of);
   if (layout.nodes() <= 1) return local(context);
   if (layout.nodes() == layout.size()) return across(context);
-  return std::make_unique<NodeBackend>(context, local, across);
+  return std::make_unique<NodeBackend>(context, local, across, overlaps);
 }
 
 }  // namespace drun::worker

@@ -17,24 +17,23 @@ namespace {
 
 // Up to here one exchange between the leaders takes less time than one more step within the nodes.
 constexpr std::size_t kRailBytes = std::size_t{64} << 10;
-// Large data is divided into chunks, which are exchanged between the nodes while the ranks of a
-// node work on others. Each rank's share of a chunk has at least this size: smaller ones cost more
-// than the overlap gains.
-constexpr std::size_t kLeastChunkBytes = std::size_t{1} << 20;
+// Large data is divided into chunks. Each rank's share of a chunk has at least this size: smaller
+// ones cost more than their overlap gains.
+constexpr std::size_t kLeastChunkBytes = std::size_t{2} << 20;
 constexpr std::size_t kMostChunks = 4;
 
 class Collectives final : public NodeCollectives {
  public:
-  Collectives(const NodeLayout& layout, const NodeMembers& members, int rank, bool is_debug)
+  Collectives(const NodeLayout& layout, const NodeMembers& members, int rank, NodeOptions options)
       : layout_(layout),
         all_(members.all),
         node_(members.node),
         rail_(members.rail),
         rank_(rank),
-        is_debug_(is_debug) {}
+        options_(options) {}
 
   void run(const Call& call, const Turn& turn) override {
-    if (is_debug_) agree(call, turn);
+    if (options_.is_debug) agree(call, turn);
     const bool uses_rails = layout_.is_uniform() && are_rails_faster(call);
     switch (call.operation) {
       case Operation::Barrier:
@@ -168,7 +167,8 @@ class Collectives final : public NodeCollectives {
     in(node_, on_parts(Operation::AllGather, call, share, call.output, shares), turn, which);
   }
 
-  // The ranks of a node work on one chunk while the chunk before it is exchanged along the rails.
+  // With a thread, the ranks of a node work on one chunk while the chunk before it is exchanged
+  // along the rails.
   void rails_all_reduce(const Call& call, const Turn& turn) {
     const std::vector<Call> chunks = chunks_of(call);
     std::future<Memory> exchanged;  // this rank's share of the last chunk
@@ -183,7 +183,7 @@ class Collectives final : public NodeCollectives {
               reduce_along_rail(chunk, share.get(), turn, i);
               return std::move(share);
             },
-            chunks.size() > 1);
+            options_.overlaps && chunks.size() > 1);
       }
       if (i > 0) gather_shares(chunks[i - 1], sum.get(), turn, 2 * i - 1);
     }
@@ -487,7 +487,7 @@ class Collectives final : public NodeCollectives {
   const Member& node_;
   const Member& rail_;
   const int rank_;
-  const bool is_debug_;
+  const NodeOptions options_;
   Threads threads_;
 };
 
@@ -495,8 +495,8 @@ class Collectives final : public NodeCollectives {
 
 std::unique_ptr<NodeCollectives> make_node_collectives(const NodeLayout& layout,
                                                        const NodeMembers& members, int rank,
-                                                       bool is_debug) {
-  return std::make_unique<Collectives>(layout, members, rank, is_debug);
+                                                       NodeOptions options) {
+  return std::make_unique<Collectives>(layout, members, rank, options);
 }
 
 // At most two collectives for each chunk, or one for each node and two more.

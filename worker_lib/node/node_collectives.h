@@ -17,8 +17,8 @@ struct NodeMembers {
   Member rail;  // the ranks with this local rank; none: this rank has no peer on some node
 };
 
-// Thread:  one at a time. The first large all_reduce starts another thread, which exchanges data
-//          between the nodes while the ranks of a node work on other data.
+// Thread:  one at a time. With `overlaps`, the first large all_reduce starts another thread, which
+//          exchanges data between the nodes while the ranks of a node work on other data.
 // Errors:  throws BackendFailure. After a failure that thread runs until the members are aborted.
 class NodeCollectives {
  public:
@@ -27,10 +27,15 @@ class NodeCollectives {
   virtual void run(const Call& call, const Turn& turn) = 0;
 };
 
-// The layout and the members must outlive it. With is_debug the ranks compare their calls first.
+struct NodeOptions {
+  bool is_debug = false;  // the ranks compare their calls first; the same on all ranks
+  bool overlaps = false;
+};
+
+// The layout and the members must outlive it.
 std::unique_ptr<NodeCollectives> make_node_collectives(const NodeLayout& layout,
                                                        const NodeMembers& members, int rank,
-                                                       bool is_debug);
+                                                       NodeOptions options);
 
 // The number of one of the members' collectives that belong to one of the group's.
 Turn numbered(const NodeLayout& layout, const Turn& turn, std::size_t which);
