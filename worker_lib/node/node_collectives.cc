@@ -210,8 +210,8 @@ class Collectives final : public NodeCollectives {
     in(rail_, rail, turn, which);
     finish_average(rail, chunk.op, share);
   }
-  // On a thread, if there is one; otherwise it has ended when this returns. What it uses must be
-  // its own: after a failure no one waits for it.
+  // Runs it on a thread; if there is none, before returning. It must own all memory that it uses,
+  // because no one waits for it after a failure.
   template <typename Action>
   std::future<Memory> start(Action action, bool uses_thread) {
     const auto task = std::make_shared<std::packaged_task<Memory()>>(std::move(action));

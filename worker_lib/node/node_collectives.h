@@ -1,5 +1,5 @@
-// core. The collectives of a group over several nodes, each of which consists of collectives of the
-// ranks of one node, of a rail, or of all ranks.
+// core. The collectives of a group over several nodes. Each consists of collectives of the ranks of
+// one node, of a rail, or of all ranks.
 #pragma once
 
 #include <cstddef>
