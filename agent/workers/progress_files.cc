@@ -84,17 +84,19 @@ WorkProgress together(const WorkProgress& one, const WorkProgress& other) {
   return {.step = std::max(one.step, other.step), .has_more = one.has_more || other.has_more};
 }
 
-std::int64_t newest_change(const std::string& directory) {
+LastChange last_change(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code ec;
-  std::int64_t newest = 0;
+  LastChange last;
   fs::recursive_directory_iterator at(directory, fs::directory_options::skip_permission_denied, ec);
   for (int count = 0; !ec && at != fs::recursive_directory_iterator() && count < kMostScanned;
        at.increment(ec), ++count) {
     if (at.depth() >= kMostDepth) at.disable_recursion_pending();
-    newest = std::max(newest, changed_ns(at->path().string()));
+    const std::int64_t time_ns = changed_ns(at->path().string());
+    if (time_ns > last.time_ns) last = {.time_ns = time_ns, .files = 0};
+    if (time_ns > 0 && time_ns == last.time_ns) ++last.files;
   }
-  return newest;
+  return last;
 }
 
 ProgressFiles::ProgressFiles(asio::io_context& io, Log log, std::optional<std::string> checkpoints)
@@ -118,9 +120,8 @@ void ProgressFiles::begin_round(int round, int workers) {
   if (!has_failed_) has_failed_ = !directory_.make();
   if (!has_failed_) trim_later();
   if (!checkpoints_ || std::exchange(has_begun_, true)) return;
-  thread_.run([checkpoints = checkpoints_] {
-    checkpoints->newest = newest_change(checkpoints->directory);
-  });
+  thread_.run(
+      [checkpoints = checkpoints_] { checkpoints->last = last_change(checkpoints->directory); });
 }
 
 void ProgressFiles::read_files() {
@@ -165,9 +166,9 @@ void ProgressFiles::collect(OnCollected on_collected) {
   const int scan = ++scan_;
   thread_.run(
       [checkpoints = checkpoints_, is_newer] {
-        const std::int64_t newest = newest_change(checkpoints->directory);
-        *is_newer = newest > checkpoints->newest;
-        checkpoints->newest = std::max(checkpoints->newest, newest);
+        const LastChange last = last_change(checkpoints->directory);
+        *is_newer = last > checkpoints->last;
+        checkpoints->last = std::max(checkpoints->last, last);
       },
       [this, scan, is_newer](bool has_run) {
         if (scan == scan_) give(together(seen_, {.has_more = has_run && *is_newer}));

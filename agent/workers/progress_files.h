@@ -10,6 +10,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,10 +36,17 @@ WorkProgress progress_in(std::string_view lines, bool is_cut);
 // The progress of both together.
 WorkProgress together(const WorkProgress& one, const WorkProgress& other);
 
-// The latest modification time of a file below `directory`, in nanoseconds since 1970; 0: no file.
+// The latest modification of files below a directory. It is later if the time is, or if more files
+// have that time: file systems round it, most to some milliseconds, some to seconds.
+struct LastChange {
+  std::int64_t time_ns = 0;  // since 1970; 0: no file
+  int files = 0;             // with this time
+  auto operator<=>(const LastChange&) const = default;
+};
+
 // Looks at up to kMostScanned entries, up to three directories deep. Blocks.
 inline constexpr int kMostScanned = 100'000;
-std::int64_t newest_change(const std::string& directory);
+LastChange last_change(const std::string& directory);
 
 class ProgressFiles {
  public:
@@ -66,7 +74,7 @@ class ProgressFiles {
  private:
   struct Checkpoints {
     std::string directory;
-    std::int64_t newest = 0;  // as of the last scan; used by the thread only
+    LastChange last;  // as of the last scan; used by the thread only
   };
 
   void read_files();

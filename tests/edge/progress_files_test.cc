@@ -85,6 +85,26 @@ TEST_CASE("a checkpoint newer than all earlier ones counts as progress once") {
   CHECK(collected(io, files) == WorkProgress{});
 }
 
+TEST_CASE("a further checkpoint with the same time counts as progress") {
+  const testing::TemporaryDirectory directory;
+  const auto now = std::filesystem::file_time_type::clock::now();
+  const auto write = [&](const std::string& name) {
+    append(directory.file(name), "x");
+    std::filesystem::last_write_time(directory.file(name), now);
+  };
+  asio::io_context io;
+  ProgressFiles files(io, Log(), directory.path());
+  write("1");
+  files.begin_round(0, 1);
+  CHECK(collected(io, files) == WorkProgress{});
+  write("2");
+  CHECK(collected(io, files) == WorkProgress{.has_more = true});
+  write("2");
+  CHECK(collected(io, files) == WorkProgress{});
+  std::filesystem::remove(directory.file("1"));
+  CHECK(collected(io, files) == WorkProgress{});
+}
+
 TEST_CASE("a checkpoint directory that does not exist yet shows no progress") {
   asio::io_context io;
   ProgressFiles files(io, Log(), "/nonexistent/checkpoints");
