@@ -74,7 +74,7 @@ std::string meeting_of(const HostPlan& plan) {
   if (plan.seats.size() > 1) {
     const auto name_of = [&plan](std::size_t seat) { return plan.nodes[seat].name; };
     return joined(plan.seats, ", ", name_of) + (plan.local_ports.empty() ? ", " + port : "") +
-           ", one of which may be lost";
+           "; one of them may be lost";
   }
   if (plan.master_addr.empty()) return "on that host, any free port";
   if (!plan.endpoints.empty() && !plan.has_own_address)

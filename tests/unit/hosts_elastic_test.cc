@@ -50,7 +50,7 @@ TEST_CASE("with three or more hosts each of the first three has a seat") {
   CHECK_THAT(host_plan_text(plan),
              ContainsSubstring("nodes        at least 2, at most 4\n") &&
                  ContainsSubstring(
-                     "meet         n1, n2, n3, a free port of each, one of which may be lost\n"));
+                     "meet         n1, n2, n3, a free port of each; one of them may be lost\n"));
   for (std::size_t rank = 0; rank < 5; ++rank) {
     INFO("rank " << rank);
     const JoinSpec join = agents_join(plan, rank);
