@@ -41,7 +41,8 @@ WorkProgress together(const WorkProgress& one, const WorkProgress& other);
 struct LastChange {
   std::int64_t time_ns = 0;  // since 1970; 0: no file
   int files = 0;             // with this time
-  auto operator<=>(const LastChange&) const = default;
+  // clang-tidy 14 takes the 0 that a defaulted comparison implies for a null pointer.
+  auto operator<=>(const LastChange&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Looks at up to kMostScanned entries, up to three directories deep. Blocks.
