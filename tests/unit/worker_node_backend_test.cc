@@ -226,16 +226,12 @@ TEST_CASE("large all_reduces are exact in every number of chunks") {
                                      (std::size_t{3} << 20) - 1, std::size_t{5} << 20);
   Cluster cluster{.node_of = GENERATE(std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 1}),
                   .overlaps = GENERATE(false, true)};
-  std::vector<Scenario> program;
-  for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg}) {
-    Scenario scenario;
-    scenario.operation = Operation::AllReduce;
-    scenario.size = cluster.size();
-    scenario.op = op;
-    scenario.count = count;
-    program.push_back(scenario);
-  }
-  CHECK(run_all(cluster, program) == "");
+  Scenario scenario;
+  scenario.operation = Operation::AllReduce;
+  scenario.size = cluster.size();
+  scenario.op = ReduceOp::Avg;  // a sum, and its division
+  scenario.count = count;
+  CHECK(run_all(cluster, {scenario}) == "");
 }
 
 TEST_CASE("the ranks of a node reduce the next chunk while one is exchanged between the nodes") {

@@ -8,9 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "drun/backend.h"
 #include "worker_lib/mesh/matcher.h"
@@ -52,8 +52,8 @@ struct EarlyMessage {
   int from = 0;
   std::uint64_t slot = 0;
   std::size_t size_bytes = 0;
-  std::uint64_t order = 0;   // as of a PendingReceive
-  std::vector<char> data{};  // empty if the message is only announced
+  std::uint64_t order = 0;         // as of a PendingReceive
+  std::unique_ptr<char[]> data{};  // null if the message is only announced, or empty
 };
 
 // --- Failures

@@ -256,6 +256,7 @@ void Connections::read(std::uint32_t id) {
     if (got <= 0) return end_in(id, got == 0 ? "it closed the connection" : std::strerror(errno));
     const auto bytes = static_cast<std::size_t>(got);
     keep_interactive(in);
+    received_bytes_ += bytes;
     const std::size_t taken = std::min(bytes, direct);
     if (taken > 0) take_payload(in, taken);
     if (!take(in, std::string_view(buffer_.data(), bytes - taken)))

@@ -83,6 +83,8 @@ class Connections {
   void do_what_is_due();
   // At most `latest`.
   Deadline next_due(Deadline latest) const;
+  // In all connections, since the beginning.
+  std::uint64_t received_bytes() const { return received_bytes_; }
   template <typename Action>
   void for_each_payload(Action&& action) {
     for (auto& [id, in] : incoming_) action(in.payload);
@@ -184,6 +186,7 @@ class Connections {
   std::uint32_t next_id_ = 0;
   std::unordered_map<std::uint32_t, Incoming> incoming_;
   std::deque<Stranger> strangers_;  // oldest first
+  std::uint64_t received_bytes_ = 0;
   std::size_t rejected_ = 0;        // callers without a valid hello or proof
   // Set: accepting is paused until then, or until there is room.
   std::optional<Deadline> accept_at_;

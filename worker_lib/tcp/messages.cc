@@ -40,7 +40,7 @@ void Messages::start(Receive& receive) {
     arrival->receive = &receive;
     return;
   }
-  if (arrival->size_bytes > 0) std::memcpy(receive.data, arrival->data.data(), arrival->size_bytes);
+  if (arrival->size_bytes > 0) std::memcpy(receive.data, arrival->data.get(), arrival->size_bytes);
   receive.got_bytes = arrival->size_bytes;
   receive.is_done = true;
 }
@@ -110,8 +110,9 @@ bool Messages::take_eager(int from, const Frame& frame, Payload& payload) {
   payload.arrival->from = from;
   payload.arrival->slot = frame.slot;
   payload.arrival->size_bytes = frame.size_bytes;
-  payload.arrival->data.resize(frame.size_bytes);
-  payload.to = payload.arrival->data.data();
+  if (frame.size_bytes > 0)
+    payload.arrival->data = std::make_unique_for_overwrite<char[]>(frame.size_bytes);
+  payload.to = payload.arrival->data.get();
   std::size_t& held_bytes = peer(from).held_bytes;
   held_bytes += window_cost(frame.size_bytes);
   return held_bytes <= kWindowBytes && matcher_.keep(payload.arrival);
@@ -166,7 +167,7 @@ void Messages::end_payload(Payload& payload) {
     payload.receive->is_done = true;
   if (payload.arrival && payload.arrival->receive != nullptr) {
     Receive& receive = *payload.arrival->receive;
-    std::memcpy(receive.data, payload.arrival->data.data(), payload.arrival->size_bytes);
+    std::memcpy(receive.data, payload.arrival->data.get(), payload.arrival->size_bytes);
     receive.got_bytes = payload.arrival->size_bytes;
     receive.is_done = true;
   }

@@ -14,9 +14,8 @@ namespace drun::worker::tcp {
 namespace {
 
 constexpr std::size_t kMostPieces = 32;
-// One call writes at most about this much, so that a rank that sends and receives alternates while
-// the data is in its cache.
-constexpr std::size_t kMostPerCall = std::size_t{256} << 10;
+// One call writes at most about this much, so that a rank that sends and receives alternates.
+constexpr std::size_t kMostPerCall = std::size_t{512} << 10;
 // Up to here copying the pieces costs less than the kernel's handling of their list.
 constexpr std::size_t kCopiedBytes = 2048;
 

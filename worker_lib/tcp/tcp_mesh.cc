@@ -90,20 +90,25 @@ class TcpMesh final : public DrivenMesh<TcpMesh, tcp::Send, tcp::Receive> {
   template <typename IsOver>
   bool drive(Lock& lock, std::optional<int> peer, IsOver&& is_over, Deadline deadline) {
     if (is_over()) return true;
-    const Deadline began = Deadline::clock::now();
+    Deadline idle_since = Deadline::clock::now();
     int polls = 0;
-    for (Deadline now = began; now < deadline && !is_over(); now = Deadline::clock::now()) {
+    for (Deadline now = idle_since; now < deadline && !is_over(); now = Deadline::clock::now()) {
       if (is_driven_) {
         ++waiting_;
         changed_.wait_until(lock, deadline);
         --waiting_;
         continue;
       }
-      const bool sleeps = now - began >= kPollTime;
+      const bool sleeps = now - idle_since >= kPollTime;
       const bool polls_peer = !sleeps && peer && ++polls % kPollsPerLook != 0;
+      const std::uint64_t received_bytes = connections_.received_bytes();
       if (!polls_peer || !connections_.poll(*peer))
         handle_events(sleeps ? sleep_ms(deadline) : 0, lock);
-      if (!sleeps && (!has_core_ || now - began >= spin_time_)) yield_core(lock);
+      if (!sleeps && (!has_core_ || now - idle_since >= spin_time_)) yield_core(lock);
+      // A large message takes longer than kPollTime to arrive. Where ranks share a core, another
+      // one should get it meanwhile.
+      if (has_core_ && connections_.received_bytes() != received_bytes)
+        idle_since = Deadline::clock::now();
     }
     return is_over();
   }

@@ -230,7 +230,8 @@ ucs_status_t Messages::take(const void* bytes, std::size_t header_bytes, void* d
       arrival->announced = data;
       announced_.insert(data);
     } else if (size_bytes > 0) {
-      arrival->data.assign(static_cast<char*>(data), static_cast<char*>(data) + size_bytes);
+      arrival->data = std::make_unique_for_overwrite<char[]>(size_bytes);
+      std::memcpy(arrival->data.get(), data, size_bytes);
     }
     if (header.number < from.next_in || from.early.size() >= kMostKept ||
         !from.early.emplace(header.number, arrival).second)
@@ -276,7 +277,7 @@ void Messages::give(Receive& receive, const Arrival& arrival) {
     to_read_.push_back({&receive, arrival.announced});
     return;
   }
-  if (!arrival.data.empty()) std::memcpy(receive.data, arrival.data.data(), arrival.data.size());
+  if (arrival.data) std::memcpy(receive.data, arrival.data.get(), arrival.size_bytes);
   receive.is_done = true;
 }
 
