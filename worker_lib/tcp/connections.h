@@ -187,7 +187,7 @@ class Connections {
   std::unordered_map<std::uint32_t, Incoming> incoming_;
   std::deque<Stranger> strangers_;  // oldest first
   std::uint64_t received_bytes_ = 0;
-  std::size_t rejected_ = 0;        // callers without a valid hello or proof
+  std::size_t rejected_ = 0;  // callers without a valid hello or proof
   // Set: accepting is paused until then, or until there is room.
   std::optional<Deadline> accept_at_;
   std::string lack_;  // why no connection can be accepted; empty: no reason
