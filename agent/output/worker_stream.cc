@@ -13,12 +13,7 @@ namespace drun::agent {
 
 Result<Pipe> make_pipe(std::size_t capacity_bytes) {
   int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) {
-    const int error_number = errno;
-    Error error = system_error("make a pipe for a worker's output", error_number);
-    if (error_number == EMFILE) error.message += "; raise the limit with ulimit -n";
-    return error;
-  }
+  if (::pipe2(fds, O_CLOEXEC) != 0) return system_error("make a pipe for a worker's output", errno);
   Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
   if (capacity_bytes != kDefaultPipeBytes)
     ::fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(capacity_bytes));

@@ -1,8 +1,12 @@
 #include "agent/workers/workers.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cassert>
+#include <cerrno>
 #include <csignal>
+#include <string>
 #include <utility>
 
 #include "agent/process/descendants.h"
@@ -27,6 +31,19 @@ std::string bound_message(int local_rank, const WorkerPlacement& placement,
                             : "CPUs " + ranges_text(placement.cpus)) +
          ": " + system_message(refused.error_number) + "; " +
          (refused.is_memory ? "choose --bind-memory=prefer or none" : "choose --bind-to=none");
+}
+
+// The limit that the node has reached; empty: none is known.
+std::string limit_message(int error_number) {
+  rlimit files{};
+  if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)
+    return "this node's agent can open only " + std::to_string(files.rlim_cur) +
+           " files; raise the limit (ulimit -n), or start fewer workers on a node";
+  if (error_number == EAGAIN)
+    return "a limit on processes or threads may have been reached; check ulimit -u, pids.max of "
+           "the "
+           "cgroup, and kernel.pid_max";
+  return {};
 }
 
 }  // namespace
@@ -105,6 +122,7 @@ void Workers::on_refused(int local_rank, const Refusal& refusal) {
     status.error_number = not_bound->error_number;
   } else {
     status = std::get<NotStarted>(refusal);
+    ends_[rank].message = limit_message(status.error_number);
   }
   note_end(local_rank, 0, status);
   is_refused_ = true;

@@ -1,7 +1,9 @@
 #include "rendezvous/base/result.h"
 
 #include <cctype>
+#include <cerrno>
 #include <system_error>
+#include <utility>
 
 namespace drun {
 
@@ -40,8 +42,9 @@ std::string system_message(int error_number) {
 }
 
 Error system_error(std::string_view operation, int error_number) {
-  return Error{ErrorCode::System,
-               "cannot " + std::string(operation) + ": " + system_message(error_number)};
+  std::string message = "cannot " + std::string(operation) + ": " + system_message(error_number);
+  if (error_number == EMFILE) message += "; raise the limit (ulimit -n)";
+  return Error{ErrorCode::System, std::move(message)};
 }
 
 }  // namespace drun

@@ -88,6 +88,16 @@ TEST_CASE("workers get the user's descriptor limit, which also suffices for many
   CHECK(count(ended.out, "64\n") == 96);
 }
 
+TEST_CASE("a hard limit on files that is too low for the workers is named") {
+  const std::string limit = GENERATE("64", "100");  // for the first pipes, for some workers
+  Launch launch = shell_job({"--standalone", "--nproc_per_node=8"}, "true");
+  launch.argv = Words{"sh", "-c", "ulimit -n " + limit + " && exec \"$@\"", "sh"} + launch.argv;
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 126);
+  CHECK_THAT(ended.err, ContainsSubstring("raise the limit (ulimit -n)"));
+}
+
 TEST_CASE("workers inherit no descriptor of drun") {
   // A shell in drun's place is the reference, because the test runner may have left some open.
   const std::string open_ones = "for each in /proc/$$/fd/*; do echo ${each##*/}; done";

@@ -73,7 +73,7 @@ Place place_of(const Variables& variables) {
 }
 
 bool is_derived(std::uint16_t port) {
-  return port >= kFirstDerivedPort && port < kFirstDerivedPort + kDerivedPorts;
+  return port >= kFirstDerivedPort && port - kFirstDerivedPort < kDerivedPorts;
 }
 
 }  // namespace
