@@ -344,8 +344,10 @@ std::string_view command_like(std::string_view word) {
   std::size_t least = 3;  // up to two typing errors, such as swapped letters
   for (const Topic& command : kCommands) {
     const std::size_t distance = edit_distance(word, command.name);
-    const bool is_near =
-        distance == 1 || (distance == 2 && command.name.size() >= 5 && word.size() >= 5);
+    const bool is_swapped = distance == 2 && word.size() == command.name.size() &&
+                            std::is_permutation(word.begin(), word.end(), command.name.begin());
+    const bool is_near = distance == 1 || is_swapped ||
+                         (distance == 2 && command.name.size() >= 5 && word.size() >= 5);
     if (!is_near || distance >= least) continue;
     nearest = command.name;
     least = distance;

@@ -204,7 +204,8 @@ Result<Command> parse_help_command(std::span<const std::string> words, const Loo
     const Words argv = {"drun", "doctor", "--help"};
     return parse_command_line(argv, variables);
   }
-  if (topic == "help") return Command(ShowText{std::string(helper_help_head(topic)), 0});
+  if (topic == "help" || topic == "--help" || topic == "-h")
+    return Command(ShowText{std::string(helper_help_head("help")), 0});
   const Words asks = {topic, "--help"};
   if (auto command = parse_helper_command(asks, variables)) return *std::move(command);
   Options options;

@@ -106,8 +106,9 @@ Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zer
   const bool is_good = value && std::isfinite(*value) && *value <= kMostSeconds &&
                        (may_be_zero ? *value >= 0 : *value > 0);
   if (!is_good) {
-    return bad(std::string("expected seconds, ") + (may_be_zero ? "0" : "more than 0") +
-               " to 1000000000, such as 30 or 0.5");
+    return bad(std::string("expected seconds, ") +
+               (may_be_zero ? "from 0 to" : "above 0 and up to") +
+               " 1000000000, such as 30 or 0.5");
   }
   return std::chrono::milliseconds(std::llround(std::ceil(*value * 1000.0)));
 }

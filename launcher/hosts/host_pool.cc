@@ -146,7 +146,7 @@ class Builder {
     return {};
   }
   Result<Pool> take() && {
-    if (pool_.empty()) return bad("names no host; expected such as node1,node2:4");
+    if (pool_.empty()) return bad("names no host; write them as node1,node2:4");
     return std::move(pool_);
   }
 

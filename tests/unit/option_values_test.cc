@@ -39,7 +39,7 @@ TEST_CASE("ports, ranks, counts and seconds are checked against their limits") {
     CHECK(parse_count(text).error().message ==
           "expected a count, a whole number from 0 to 2147483647");
   CHECK(parse_seconds("1e20").error().message ==
-        "expected seconds, 0 to 1000000000, such as 30 or 0.5");
+        "expected seconds, from 0 to 1000000000, such as 30 or 0.5");
   CHECK(parse_seconds("0")->count() == 0);
   CHECK(parse_seconds("0.0001")->count() == 1);
   CHECK(parse_seconds("1e3")->count() == 1000000);

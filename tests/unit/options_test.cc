@@ -505,6 +505,7 @@ TEST_CASE("drun help explains topics and subcommands") {
   CHECK(help_of({"help", "hosts"}) == help_of({"help", "ssh"}));
   CHECK(help_of({"help", "--bind-to"}) == help_of({"help", "placement"}));
   CHECK_THAT(help_of({"help", "help"}), ContainsSubstring("Usage: drun help [TOPIC]"));
+  CHECK(help_of({"help", "--help"}) == help_of({"help", "help"}));
   CHECK_THAT(line_error({"help", "me"}), ContainsSubstring("unknown topic \"me\""));
   CHECK(unsourced({"--", "help"}).program == "help");
   CHECK(unsourced({"help"}, {}, "torchrun").program == "help");

@@ -228,7 +228,7 @@ TEST_CASE("a script is looked up in the working directory, and a program on PATH
         std::pair(ENOENT, std::string("here is not on PATH, but in this directory; write ./here")));
   CHECK(problem("gone") ==
         std::pair(ENOENT, std::string("gone is not on PATH; write its path, such as ./gone")));
-  for (const char* word : {"stauts", "statu", "docotr"})
+  for (const char* word : {"stauts", "statu", "docotr", "hepl"})
     CHECK_THAT(plan_of(running(word)).cannot_start->message,
                ContainsSubstring("did you mean drun"));
   CHECK(problem("./gone").first == ENOENT);
