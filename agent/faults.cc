@@ -16,7 +16,8 @@ constexpr int kMostTarget = 1'000'000;
 constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 
 Error wrong(std::string_view fault, std::string_view part, const std::string& reason) {
-  return Error{ErrorCode::Usage, std::string(fault) + ": \"" + std::string(part) + "\": " + reason};
+  const std::string of_fault = part == fault ? "" : std::string(fault) + ": ";
+  return Error{ErrorCode::Usage, of_fault + "\"" + std::string(part) + "\": " + reason};
 }
 
 template <typename Number>
