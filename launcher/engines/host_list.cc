@@ -113,8 +113,8 @@ class Parser {
   void fail(const std::string& reason) {
     if (!problem_.empty()) return;
     const std::size_t at = static_cast<std::size_t>(rest_.data() - list_.data());
-    problem_ =
-        reason + ", at character " + std::to_string(at + 1) + "; write a list such as node[01-04,07]";
+    problem_ = reason + ", at character " + std::to_string(at + 1) +
+               "; write a list such as node[01-04,07]";
   }
   bool takes(char c) {
     if (rest_.empty() || rest_.front() != c) return false;
