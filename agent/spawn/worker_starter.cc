@@ -69,7 +69,7 @@ void WorkerStarter::begin_more() {
   const bool has_more = next_ < commands_.size() && !is_stopped_;
   // All places are held by children of an earlier round that cannot be killed.
   if (has_more && pending_.empty() && !spawner_.has_room())
-    refuse(static_cast<int>(next_++), NotStarted{EAGAIN});
+    refuse(static_cast<int>(next_++), NotStarted{EBUSY});
   const bool waits_for_signs = !pending_.empty() && !(has_more && spawner_.has_room());
   if (waits_for_signs || !is_open_ || std::exchange(is_posted_, true)) return;
   asio::post(io_, [this, alive = std::weak_ptr<char>(alive_)] {

@@ -33,16 +33,18 @@ std::string bound_message(int local_rank, const WorkerPlacement& placement,
          (refused.is_memory ? "choose --bind-memory=prefer or none" : "choose --bind-to=none");
 }
 
-// The limit that the node has reached; empty: none is known.
-std::string limit_message(int error_number) {
+// What a refusal without a clear reason means for a user; empty: nothing to add.
+std::string refusal_message(int error_number) {
   rlimit files{};
   if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)
     return "this node's agent can open only " + std::to_string(files.rlim_cur) +
            " files; raise the limit (ulimit -n), or start fewer workers on a node";
   if (error_number == EAGAIN)
-    return "a limit on processes or threads may have been reached; check ulimit -u, pids.max of "
-           "the "
-           "cgroup, and kernel.pid_max";
+    return "a limit on processes may have been reached; check ulimit -u, pids.max of the cgroup, "
+           "and kernel.pid_max";
+  if (error_number == EBUSY)  // of WorkerStarter
+    return "processes that began earlier on this node cannot be killed; the kernel's log may say "
+           "what they wait for";
   return {};
 }
 
@@ -122,7 +124,7 @@ void Workers::on_refused(int local_rank, const Refusal& refusal) {
     status.error_number = not_bound->error_number;
   } else {
     status = std::get<NotStarted>(refusal);
-    ends_[rank].message = limit_message(status.error_number);
+    ends_[rank].message = refusal_message(status.error_number);
   }
   note_end(local_rank, 0, status);
   is_refused_ = true;

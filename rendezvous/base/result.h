@@ -40,8 +40,8 @@ Error with_context(Error error, std::string_view context);
 // The system's error text in lower case, without the number; EADDRINUSE: "address in use".
 std::string system_message(int error_number);
 
-// Error{System, "cannot <operation>: <system message>"}; `operation` is a verb phrase: "open
-// /tmp/x".
+// Error{System, "cannot <operation>: <system message>"}, for EMFILE with the remedy; `operation` is
+// a verb phrase: "open /tmp/x".
 Error system_error(std::string_view operation, int error_number);
 
 template <typename T>
