@@ -48,7 +48,7 @@ class WorkerStarter {
     virtual ~Listener() = default;
     // The worker's process exists. May be called from within start().
     virtual void on_begun(int local_rank, const Spawned& spawned) = 0;
-    // The program was not executed, and no process is left. May be called from within start().
+    // Not executed, and no process is left. EBUSY: children that cannot be killed hold all places.
     virtual void on_refused(int local_rank, const Refusal& refusal) = 0;
     // The program runs, but the kernel rejected its memory policy.
     virtual void on_memory_not_placed(int error_number) = 0;
