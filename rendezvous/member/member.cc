@@ -196,8 +196,8 @@ class MemberTurn {
   }
 
   void receive(const Welcome& welcome) {
-    if (state_.phase != Phase::Greeting) return broken("a second welcome");
-    state_.phase = Phase::Joined;
+    if (!std::exchange(state_.awaits_welcome, false)) return broken("a second welcome");
+    if (state_.phase != Phase::Leaving) state_.phase = Phase::Joined;
     state_.has_been_welcome = true;
     state_.rejoin_by.reset();
     state_.seeking = {.next = state_.seeking.next, .term = welcome.term};
@@ -221,6 +221,7 @@ class MemberTurn {
 
   void receive(const WorldReady& ready) {
     if (state_.phase == Phase::Leaving) {  // sent before the signal arrived: start nothing
+      if (state_.awaits_welcome) return broken("a world before the welcome");
       state_.world = ready.world;
       state_.leave_by.reset();  // the coordinator is alive, so an outcome follows
       return;
@@ -347,12 +348,16 @@ class MemberTurn {
   }
 
   void handle(const OwnSignal& own) {
-    if (is_searching()) return end(Interrupted{own.signal, own_rank(state_), state_.spec.host});
+    // The coordinator may have counted this node already, and a world may be on its way. But a
+    // seat that does not lead answers only once it knows the leader.
+    const bool may_be_member = state_.phase == Phase::Greeting && !has_seats();
+    if (is_searching() && !may_be_member)
+      return end(Interrupted{own.signal, own_rank(state_), state_.spec.host});
     if (state_.signal || is_in({Phase::Ending, Phase::Ended})) return;
     state_.signal = own.signal;
     if (state_.phase == Phase::Parting) return;
     send(Signaled{own.signal});
-    if (state_.phase == Phase::Joined) return leave(now_ + kLeaveLimit);
+    if (may_be_member || state_.phase == Phase::Joined) return leave(now_ + kLeaveLimit);
     if (state_.phase == Phase::Stopped) return leave(std::nullopt);
     if (!is_in({Phase::Running, Phase::Done})) return;
     state_.phase = Phase::Stopping;
@@ -395,6 +400,7 @@ class MemberTurn {
   void handle(const Connected& connected) {
     if (state_.phase != Phase::Dialing) return;
     state_.phase = Phase::Greeting;
+    state_.awaits_welcome = true;
     state_.address = connected.address;
     // This agent's own seat is always there, and answers once it has reached others.
     const JoinSpec& join = state_.spec.join;
@@ -456,7 +462,8 @@ class MemberTurn {
   }
 
   void keep_alive() {
-    const bool has_heartbeat = has_coordinator() || state_.phase == Phase::Leaving;
+    const bool is_welcome = !state_.awaits_welcome;
+    const bool has_heartbeat = has_coordinator() || (state_.phase == Phase::Leaving && is_welcome);
     const Time wanted = next_heartbeat(state_);
     if (!has_heartbeat || now_ < wanted) return;
     const Time::duration interval = state_.heartbeat_timeout / 4;
@@ -681,6 +688,7 @@ std::optional<Time> deadline(const MemberState& state) {
       if (state.spec.join.elastic) return next_heartbeat(state);
       return std::min(next_heartbeat(state), join_by + kTimeoutGrace);
     case Phase::Leaving:
+      if (state.awaits_welcome) return state.leave_by;
       return std::min(next_heartbeat(state), state.leave_by.value_or(state.next_ping));
     case Phase::Running:
     case Phase::Done:

@@ -24,7 +24,7 @@
 //   Finish          -                broken       end        end       end      end       end
 //   own failure     -                -            -          Stopping  -        -         -
 //   own stopped     -                -            -          both      -        Stopped   -
-//   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
+//   signal          end              Leaving      Leaving    Stopping  Stopping  sent     Leaving
 //   own query       answered here +  likewise     likewise + sent      sent     sent      sent
 //   own suspicion   -                -            -          sent      -        -         -
 //   silence         -                Resting *    Resting    lost      lost     lost      lost
@@ -43,9 +43,9 @@
 //   timeout (join_timeout with several endpoints). The coordinator assigns the node rank, and
 //   Joined has no timeout.
 //
-//   Several endpoints: in Greeting, a seat may answer with Follow, and the member connects to the
-//   leader that it names. If that fails, it asks the other seats, for join_timeout. If a later
-//   leader is named to a joined member, its coordinator is lost.
+//   Several endpoints: in Greeting, a signal ends the member. A seat may answer with Follow there,
+//   and the member connects to the leader that it names. If that fails, it asks the other seats,
+//   for join_timeout. If a later leader is named to a joined member, its coordinator is lost.
 //
 // Reach:    with reach_timeout, a member that has no connection by then ends.
 // Back-off: 50 ms at first, doubled up to 1 s; each pause is a random time between half of that and
@@ -253,6 +253,7 @@ struct MemberState {
   std::string last_trouble;                // why the coordinator cannot be reached
   bool has_reached = false;                // it has connected to a possible coordinator
   bool has_been_welcome = false;           // it has received a Welcome, now or before
+  bool awaits_welcome = false;             // the current connection has had no Welcome yet
   std::string address;                     // of the current or last connection
   std::optional<std::string> lost_reason;  // set while Parting and rejoining
   std::optional<Time> rejoin_by;           // time limit for that

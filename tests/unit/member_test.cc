@@ -287,17 +287,19 @@ TEST_CASE("a join timeout names the missing nodes") {
 }
 
 TEST_CASE("before a connection is made a signal ends the job only here") {
-  const auto phase = GENERATE(Phase::Dialing, Phase::Resting, Phase::Greeting);
+  const auto phase = GENERATE(Phase::Dialing, Phase::Resting);
   MemberDriver member = MemberDriver::in(phase);
   member.event(OwnSignal{2});
   CHECK(member.outcome().ending == Ending(Interrupted{2, 1, "host1"}));
 }
 
-TEST_CASE("a signal while joined is forwarded, and the wait for the outcome is limited") {
-  MemberDriver member = MemberDriver::in(Phase::Joined);
+TEST_CASE("a signal after the hello is forwarded, and the wait for the outcome is limited") {
+  const auto phase = GENERATE(Phase::Greeting, Phase::Joined);
+  MemberDriver member = MemberDriver::in(phase);
   member.event(OwnSignal{15});
   CHECK(member.sent<Signaled>().signal == 15);
   CHECK(member.state.phase == Phase::Leaving);
+  if (phase == Phase::Greeting) member.receive(Welcome{Milliseconds(15000)});
   SECTION("the outcome arrives") {
     member.receive(Finish{MemberDriver::outcome_of(Interrupted{15, 1, "host1"})});
     CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
@@ -312,6 +314,16 @@ TEST_CASE("a signal while joined is forwarded, and the wait for the outcome is l
     member.wait(2s);
     CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
   }
+}
+
+TEST_CASE("a signal before the welcome ends the job within 2 s whatever the peer sends") {
+  MemberDriver member = MemberDriver::in(Phase::Greeting);
+  member.event(OwnSignal{15});
+  SECTION("nothing") { member.wait(2s); }
+  SECTION("a refusal") { member.receive(Refused{{ErrorCode::Refused, "no"}}); }
+  SECTION("a world before the welcome") { member.receive(WorldReady{MemberDriver::world(0)}); }
+  SECTION("the end of the connection") { member.event(ConnectionLost{"its connection closed"}); }
+  CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
 }
 
 TEST_CASE("the first signal while workers run stops them, and later ones do nothing") {
