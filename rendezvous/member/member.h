@@ -105,7 +105,7 @@ struct LeaderSearch {
   std::size_t wrong_answers = 0;  // in a row
 };
 
-// What the member of an elastic job remembers about the rounds, for a later coordinator.
+// Kept by the member of an elastic job for a later coordinator.
 struct Memory {
   int rounds = 0;
   std::string coordinator;  // of the last one

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,11 +12,8 @@
 #include <vector>
 
 #include "rendezvous/base/log.h"
-#include "rendezvous/coordinator/membership.h"
 #include "rendezvous/coordinator/node_line.h"
 #include "rendezvous/coordinator/node_queries.h"
-#include "rendezvous/coordinator/round.h"
-#include "rendezvous/coordinator/takeover.h"
 #include "rendezvous/leader/election_driver.h"
 #include "rendezvous/leader/etcd_driver.h"
 #include "rendezvous/leader/leader_election.h"
@@ -28,7 +24,7 @@
 #include "rendezvous/protocol/control_connection.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "rendezvous/protocol/membership_text.h"
-#include "rendezvous/server/leader_lookups.h"
+#include "rendezvous/server/coordination.h"
 #include "rendezvous/server/log_collector.h"
 #include "rendezvous/server/member_addresses.h"
 #include "rendezvous/store/server.h"
@@ -42,8 +38,6 @@ namespace {
 
 // Connections without a hello so far; at most an eighth of the descriptors.
 constexpr std::size_t kMostPendingConnections = 2048;
-// How soon an overdue tick is tried again while this agent does not lead.
-constexpr std::chrono::milliseconds kLeadRetry{100};
 // A peer with more than this queued gets no further results of queries.
 constexpr std::size_t kMostQueuedBytes = std::size_t{1} << 20;
 
@@ -66,6 +60,7 @@ constexpr std::size_t kMostVotersForSeat = 4;
 // Shared by its handlers until they have ended; stop() ends them.
 class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                            private ControlLink::Listener,
+                           private Coordination::Host,
                            private ElectionDriver::Listener {
  public:
   struct LastResult {
@@ -99,23 +94,26 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     if (!listener) return listener.error();
     listener_ = *std::move(listener);
     warn_of_strangers(spec);
-    state_ = open_round(round_spec(spec, listener_->port()), std::chrono::steady_clock::now());
-    if (spec.seat || spec.etcd) return stand(spec);
-    is_leading_ = true;
-    arm_timer();
+    if (spec.seat || spec.etcd) {
+      auto made = make_election(spec);
+      if (!made) return made.error();
+    }
+    Coordination::Host& host = *this;
+    coordination_.emplace(host, round_spec(spec, port()), self(), election_.get());
+    if (election_) election_->start();
     return {};
   }
 
   std::optional<std::string> roll_call() const {
-    if (!is_leading_ || state_.phase != RoundPhase::Joining) return std::nullopt;
-    const Time now = std::chrono::steady_clock::now();
-    const auto since = std::chrono::duration_cast<Milliseconds>(now - state_.opened);
-    return progress_text(roll(state_, now), since);
+    const RoundState& round = coordination_->round();
+    if (!is_leading() || round.phase != RoundPhase::Joining) return std::nullopt;
+    const auto since = std::chrono::duration_cast<Milliseconds>(now() - round.opened);
+    return progress_text(roll(round, now()), since);
   }
 
   std::optional<JobFacts> facts() const {
-    if (!is_leading_) return std::nullopt;
-    return facts_of(state_, std::chrono::steady_clock::now());
+    if (!is_leading()) return std::nullopt;
+    return facts_of(coordination_->round(), now());
   }
 
   void lines_taken(Peer peer, std::size_t cost) {
@@ -124,23 +122,14 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   }
 
   void set_deadline(std::optional<JobDeadline> deadline) {
-    job_deadline_ = std::move(deadline);
-    if (is_leading_) handle(DeadlineKnown{job_deadline_});
+    coordination_->set_deadline(std::move(deadline));
   }
 
-  // With several endpoints, another agent takes over unless the job is over.
-  bool coordinator_ended() {
-    if (is_stepping_down_) return true;
-    if (!is_leading_) return false;
-    if (election_ && !tells_the_end(state_))
-      apply(StepDown{});
-    else
-      handle(CoordinatorEnded{});
-    return true;
-  }
+  bool coordinator_ended() { return coordination_->coordinator_ended(); }
 
   void stop() {
     is_stopped_ = true;
+    if (coordination_) coordination_->stop();
     timer_.cancel();
     pending_timer_.cancel();
     if (listener_) listener_->stop();
@@ -181,7 +170,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     const std::string address = plain_address(peer);
     const bool is_here = address == plain_address(socket.local_endpoint(ec).address()) && !ec;
     if (is_here) return "";
-    if (addresses_.is_barred(address, std::chrono::steady_clock::now()))
+    if (addresses_.is_barred(address, now()))
       return "the node at that address was lost, and its workers may still be running";
     if (tls_ && !addresses_.has(address) && !asio::ip::make_address(address).is_loopback())
       return "no node of this job has that address; a job with a secret serves only its nodes";
@@ -202,7 +191,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void adopt(tcp::socket socket, const std::string& first_bytes) {
     const bool is_tls = first_bytes.front() == kTlsFirstByte;
     if (is_tls != (tls_ != nullptr))
-      return complain(turned_away_.add(std::move(socket), is_tls, state_.spec.endpoint));
+      return complain(
+          turned_away_.add(std::move(socket), is_tls, coordination_->round().spec.endpoint));
     error_code ec;
     const std::string origin = origin_of(socket.remote_endpoint(ec).address());
     const Peer peer = ++last_peer_;
@@ -225,9 +215,17 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   }
 
   void await_hello(Peer peer, std::string origin) {
-    if (const auto gone = pending_.add(peer, std::move(origin), std::chrono::steady_clock::now()))
+    if (const auto gone = pending_.add(peer, std::move(origin), now()))
       drop_stranger(*gone, "too many have not said hello");
     arm_pending_timer();
+  }
+
+  void arm_pending_timer() {
+    pending_timer_.set(pending_.next_expiry(), [self = shared_from_this()] {
+      while (const auto overdue = self->pending_.take_expired(self->now()))
+        self->drop_stranger(*overdue, "it did not say hello");
+      self->arm_pending_timer();
+    });
   }
 
   void drop_stranger(Peer peer, const std::string& reason) {
@@ -239,8 +237,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   }
 
   void complain(const std::string& text) {
-    if (log_limit_.allows(std::chrono::steady_clock::now()))
-      log_.warning(text + log_limit_.left_out());
+    if (log_limit_.allows(now())) log_.warning(text + log_limit_.left_out());
   }
 
   // The first frame ends a stranger's time: the round says whether it becomes a member.
@@ -253,8 +250,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                     {true, true, "broke the control protocol: " + message.error().message});
     }
     const bool is_new = pending_.contains(peer);
-    if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !is_new && is_leading_) {
-      if (log_collector_.take(state_, peer, std::move(*lines))) return;
+    if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !is_new && is_leading()) {
+      if (log_collector_.take(coordination_->round(), peer, std::move(*lines))) return;
       connection.close();
       return on_end(connection, {true, true, "sent lines that it may not send"});
     }
@@ -263,9 +260,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     if (is_new && hello != nullptr) told_[peer] = hello->addresses;
     if (const Ballot* ballot = std::get_if<Ballot>(&*message))
       return take_ballot(connection, *ballot, is_new);
-    if (!is_leading_) return stand_by(connection, hello);
-    if (is_new) return handle(PeerArrived{peer, connection.peer(), *std::move(message)});
-    handle(PeerSaid{peer, *std::move(message)});
+    if (is_new) return coordination_->arrived(peer, connection.peer(), *std::move(message));
+    coordination_->said(peer, connection.peer(), *std::move(message));
   }
 
   void reply(Peer peer, const CoordinatorMessage& message) {
@@ -274,7 +270,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     found->second->send(encode(message));
   }
 
-  void hang_up(Peer peer) {
+  void hang_up(Peer peer) override {
     const auto found = connections_.find(peer);
     if (found == connections_.end()) return;
     found->second->finish();
@@ -285,15 +281,14 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     if (end.is_wrong_peer) complain("dropped " + connection.peer() + ": it " + end.reason);
     const Peer peer = connection.id();
     forget(peer);
-    if (is_leading_) handle(PeerLeft{peer, end.is_wrong_peer ? "it " + end.reason : end.reason});
+    coordination_->left(peer, end.is_wrong_peer ? "it " + end.reason : end.reason);
   }
 
   void forget(Peer peer) {
     connections_.erase(peer);
     voters_.erase(peer);
-    lookups_.leave(peer);
     pending_.remove(peer);
-    addresses_.lose(peer, std::chrono::steady_clock::now() + spec_.kill_grace);
+    addresses_.lose(peer, now() + spec_.kill_grace);
     told_.erase(peer);
     log_collector_.forget(peer);
   }
@@ -308,30 +303,9 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     addresses_.add(connection.id(), std::move(addresses));
   }
 
-  // Emptying the store accepts what has arrived so far, which may be members: their events wait
-  // until the turn is over.
-  template <typename Event>
-  void handle(Event event) {
-    events_.emplace_back(std::move(event));
-    if (!is_turning_) turn();
-  }
+  // --- The actions of the coordination
 
-  void turn() {
-    is_turning_ = true;
-    while (!events_.empty() && !is_stopped_ && may_act()) {
-      const RoundEvent next = std::move(events_.front());
-      events_.pop_front();
-      const auto now = std::chrono::steady_clock::now();
-      if (election_) state_.has_successor = election_->has_successor();
-      for (const RoundAction& action : step(state_, next, now)) {
-        if (!must_wait(action)) std::visit([this](const auto& each) { apply(each); }, action);
-      }
-    }
-    is_turning_ = false;
-    if (!is_stopped_ && is_leading_) arm_timer();
-  }
-
-  void apply(const SendTo& send) {
+  void apply(const SendTo& send) override {
     const auto found = connections_.find(send.peer);
     if (found == connections_.end()) return;  // its end is already in the queue
     if (std::holds_alternative<Welcome>(send.message)) {
@@ -341,7 +315,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     found->second->send(encode(send.message));
   }
 
-  void apply(const SendAll& send) {
+  void apply(const SendAll& send) override {
     const auto frame = std::make_shared<const std::string>(encode(send.message));
     for (const Peer peer : send.peers) {
       const auto found = connections_.find(peer);
@@ -349,7 +323,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     }
   }
 
-  void apply(const SendResult& send) {
+  void apply(const SendResult& send) override {
     if (last_result_.result != send.result)
       last_result_ = {send.result, SharedResult(*send.result)};
     for (const Requester& each : send.requesters) {
@@ -365,45 +339,46 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     }
   }
 
-  void apply(const ClearStore&) {
+  // Accepts what has arrived so far, which may be members: their events wait until this one is
+  // done.
+  void apply(const ClearStore&) override {
     if (!store_) return;
     listener_->accept_waiting();
     store_->clear();
     listener_->close_silent();
   }
 
-  void apply(const RoundOver&) {
-    if (election_) election_->finish();
-    end();
-  }
-
-  void end() {
+  void finished() override {
     asio::post(io_, [self = shared_from_this()] {
       if (!self->is_stopped_ && self->on_finished_) std::exchange(self->on_finished_, nullptr)();
     });
   }
 
-  void arm_timer() {
-    std::optional<Time> wanted = deadline(state_);
-    // Without the lead a tick does nothing, so an overdue one must not run again and again until
-    // the election has noticed.
-    if (wanted && election_ && !election_->leads())
-      wanted = std::max(*wanted, std::chrono::steady_clock::now() + kLeadRetry);
-    timer_.set(wanted, [self = shared_from_this()] { self->handle(RoundTick{}); });
+  void set_timer(std::optional<Time> at) override {
+    timer_.set(at, [self = shared_from_this()] { self->coordination_->tick(); });
   }
 
-  void arm_pending_timer() {
-    pending_timer_.set(pending_.next_expiry(), [self = shared_from_this()] {
-      const Time now = std::chrono::steady_clock::now();
-      while (const auto overdue = self->pending_.take_expired(now))
-        self->drop_stranger(*overdue, "it did not say hello");
-      self->arm_pending_timer();
-    });
+  void release_members() override {
+    std::vector<Peer> members;
+    for (const auto& [peer, connection] : connections_) {
+      if (!voters_.contains(peer) && !pending_.contains(peer)) members.push_back(peer);
+    }
+    for (const Peer peer : members) hang_up(peer);
+    if (store_) store_->clear();
   }
 
-  // --- Election: this agent leads, or names the leader
+  void leader_known(const Endpoint& leader, std::uint64_t term) override {
+    if (on_leader_) on_leader_(leader, term);
+  }
+  void leader_trouble(const std::string& reason) override {
+    if (on_trouble_) on_trouble_(reason);
+  }
+  void log(LogLevel level, const std::string& text) override { log_.write(level, text); }
+  Time now() const override { return std::chrono::steady_clock::now(); }
 
-  Result<void> stand(const JoinSpec& spec) {
+  // --- The election's connections
+
+  Result<void> make_election(const JoinSpec& spec) {
     if (spec.etcd) {
       auto candidacy = EtcdElectionDriver::make(io_, spec, self(), log_, *this);
       if (!candidacy) return candidacy.error();
@@ -412,7 +387,6 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
       ElectionDriver::Listener& listener = *this;
       election_ = council_ = std::make_shared<ElectionDriver>(io_, spec, tls_, log_, listener);
     }
-    election_->start();
     return {};
   }
 
@@ -436,122 +410,12 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     hang_up(caller);
   }
 
-  // A member connects here while another agent leads, or while there is no leader yet.
-  void stand_by(ControlLink& connection, const Hello* hello) {
-    const Peer peer = connection.id();
-    if (hello == nullptr || lookups_.has(peer)) return hang_up(peer);
-    if (const auto error = objection(state_, *hello)) {
-      reply(peer, Refused{with_context(*error, state_.spec.endpoint + " refused this node")});
-      return hang_up(peer);
-    }
-    const auto answer = lookups_.ask({peer, connection.peer(), *hello});
-    if (answer) reply(peer, *answer);
-    if (!answer && hello->lost_term > 0) election_->doubt();
-    if (!lookups_.has(peer)) hang_up(peer);
-  }
-
-  void on_news(const ElectionNews& news) override {
-    std::visit([this](const auto& each) { hear(each); }, news);
-  }
-
-  void hear(const Leading& lead) {
-    if (is_leading_) return;  // it still sends the outcome of the job
-    state_ = fence_.begin(round_spec(spec_, port()), lead.term, lead.before,
-                          std::chrono::steady_clock::now());
-    is_leading_ = true;
-    log_.write(lead.before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
-               "this node coordinates the job from here on, at " + state_.spec.endpoint);
-    name_leader(self(), lead.term);
-    handle(DeadlineKnown{job_deadline_});
-    for (LeaderLookups::Asking& asking : lookups_.take_all()) {
-      handle(PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
-    }
-    arm_timer();
-  }
-
-  void hear(const LeadLost& lost) {
-    const RoundFence::Loss loss = fence_.lose(state_);
-    if (loss == RoundFence::Loss::Over) return apply(RoundOver{});
-    if (loss == RoundFence::Loss::Kept) return;
-    log_.error("this node does not coordinate the job any more: " + lost.reason);
-    release_members();
-  }
-
-  // From here on, this endpoint does not lead.
-  void release_members() {
-    is_leading_ = false;
-    events_.clear();
-    timer_.cancel();
-    std::vector<Peer> members;
-    for (const auto& [peer, connection] : connections_) {
-      if (!voters_.contains(peer) && !pending_.contains(peer)) members.push_back(peer);
-    }
-    for (const Peer peer : members) hang_up(peer);
-    if (store_) store_->clear();
-    state_ = open_round(round_spec(spec_, port()), std::chrono::steady_clock::now());
-  }
-
-  void hear(const Following& following) {
-    if (is_leading_) return;
-    const auto& [leader, term] = following;
-    const Follow follow{leader.host, leader.port, term};
-    for (const Peer peer : lookups_.know(follow)) {
-      reply(peer, follow);
-      hang_up(peer);
-    }
-    log_.debug(to_string(leader) + " coordinates the job, term " + std::to_string(term));
-    name_leader(leader, term);
-  }
-
-  void name_leader(const Endpoint& leader, std::uint64_t term) {
-    if (on_leader_) on_leader_(leader, term);
-  }
-
-  // Applies the actions that were held back until every later leader is sure to know the round.
-  void hear(const RoundKnown& known) {
-    const std::vector<RoundAction> held = fence_.know(known.rounds);
-    if (held.empty()) return;
-    const bool was_turning = std::exchange(is_turning_, true);
-    for (const RoundAction& action : held)
-      std::visit([this](const auto& each) { apply(each); }, action);
-    if (!was_turning) turn();
-  }
-
-  bool must_wait(const RoundAction& action) {
-    if (!election_) return false;
-    const RoundFence::Verdict verdict = fence_.judge(state_, action);
-    if (verdict == RoundFence::Verdict::Ask) election_->want_round(record_of(state_));
-    return verdict != RoundFence::Verdict::Do;
-  }
-
-  // Another coordinator continues the job.
-  void apply(const StepDown&) {
-    log_.info("this node does not coordinate the job any more: it leaves");
-    is_stepping_down_ = true;
-    release_members();
-    election_->resign();
-  }
-
-  // Checked before each action: the lead may have expired while this process was stopped.
-  bool may_act() {
-    if (!election_ || election_->leads() || (is_leading_ && tells_the_end(state_))) return true;
-    events_.clear();
-    return false;
-  }
+  void on_news(const ElectionNews& news) override { coordination_->on_news(news); }
+  void on_answer(Caller caller, const Vote& vote) override { reply(caller, vote); }
 
   std::uint16_t port() const { return listener_->port(); }
-  bool is_leading() const { return is_leading_; }
+  bool is_leading() const { return coordination_->is_leading(); }
   Endpoint self() const { return {spec_.endpoint.host, port()}; }
-  void on_answer(Caller caller, const Vote& vote) override { reply(caller, vote); }
-  void hear(const Vacant&) { lookups_.forget_leader(); }
-
-  void hear(const LeaderTrouble& trouble) {
-    if (on_trouble_) on_trouble_(trouble.reason);
-  }
-
-  void hear(const Resigned&) { end(); }
-  void apply(const Drop& drop) { hang_up(drop.peer); }
-  void apply(const RoundLog& line) { log_.write(line.level, line.text); }
 
  private:
   asio::io_context& io_;
@@ -574,19 +438,12 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::unordered_map<Peer, std::shared_ptr<ControlLink>> connections_;
   Peer last_peer_ = 0;
   LastResult last_result_;  // encoded
-  RoundState state_;
-  std::deque<RoundEvent> events_;
-  bool is_turning_ = false;
   bool is_stopped_ = false;
-  bool is_leading_ = false;
-  bool is_stepping_down_ = false;  // until Resigned
-  std::optional<JobDeadline> job_deadline_;
   // Only if other agents may coordinate.
   std::shared_ptr<LeaderElection> election_;  // null: no other agent may coordinate
   std::shared_ptr<ElectionDriver> council_;   // the same object, with several endpoints
   std::set<Peer> voters_;                     // connections that ask for votes
-  LeaderLookups lookups_;
-  RoundFence fence_;
+  std::optional<Coordination> coordination_;  // set by open
 };
 
 Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpec& spec, Log log,

@@ -83,7 +83,8 @@ TEST_CASE("when the leader dies, another seat leads within one lease plus 100 ms
     network.run_for(4s);
     INFO(replay(seed));
     REQUIRE(network.broken() == "");
-    REQUIRE(network.leader() == 1);
+    // Mostly the next one in the list. But the last renewal may have reached that one alone.
+    REQUIRE(network.leader().value_or(0) > 0);
     CHECK(network.led_since() - died <= ElectionNetwork::kLease + 100ms);
   }
 }

@@ -57,9 +57,8 @@ JointCluster::ToldWorld* JointCluster::world_of(std::size_t agent, int round) {
 }
 
 void JointCluster::check_world(int host) {
-  Office& self = office(host);
-  if (self.told.empty()) return;
-  const auto told = std::exchange(self.told, {});
+  const auto told = office(host).take_told();
+  if (told.empty()) return;
   const World& any = told.begin()->second;
   const int count = static_cast<int>(told.size());
   require(is_leading(election(host), local(host)), "a world is sent without a lead");
@@ -96,13 +95,13 @@ void JointCluster::check_preflight(const World& world) {
 
 // A counted restart that was not reported to any member is forgotten with its leader.
 void JointCluster::check_restarts(int host, const World& world) {
-  const Office& self = office(host);
+  Office& self = office(host);
   most_restarts_ = std::max(most_restarts_, world.restarts);
   require(world.restarts <= weather_.max_restarts, "more restarts than allowed");
   require(world.restarts <= failure_stops_, "more restarts than failures");
-  for (const auto& [peer, address] : self.connections) {
+  for (const auto& [peer, address] : self.connections()) {
     const Agent& agent = agents_[links_[peer].agent];
-    const bool is_in = self.round.node_of.contains(peer);
+    const bool is_in = self.coordination().round().node_of.contains(peer);
     require(!is_in || world.restarts >= static_cast<int>(agent.member.memory.restarts.size()),
             "a restart that a member knows of is forgotten");
   }
@@ -111,12 +110,12 @@ void JointCluster::check_restarts(int host, const World& world) {
   const bool is_same_lead =
       last.host == host && last.life == lives_[host] && last.term == election(host).own_term;
   if (!is_same_lead) return;
-  const int spent = self.was_failure ? 1 : 0;
+  const int spent = self.was_failure() ? 1 : 0;
   require(world.restarts >= last.restarts + spent, "a failure did not use up a restart");
   // A returning member may know of more restarts, from an earlier coordinator.
   int known = 0;
   for (const ToldWorld& each : worlds_) known = std::max(known, each.restarts);
-  for (const auto& [peer, address] : self.connections) {
+  for (const auto& [peer, address] : self.connections()) {
     const Memory& memory = agents_[links_[peer].agent].member.memory;
     known = std::max(known, static_cast<int>(memory.restarts.size()));
   }
@@ -152,7 +151,7 @@ std::optional<Outcome> JointCluster::outcome() const {
 void JointCluster::check_end() {
   for (const Agent& agent : agents_)
     require(!agent.is_alive || agent.outcome.has_value(), "a living agent without an outcome");
-  for (const Office& self : offices_) require(!self.is_up, "an office that is never closed");
+  for (const auto& each : offices_) require(!each->is_up(), "an office that is never closed");
   require(!ends_.empty() || weather_.leaves + weather_.leader_leaves > 0,
           "a job that no node has ended");
   const Time calm = Time(std::chrono::hours(1)) + Milliseconds(kCalmFrom);

@@ -14,8 +14,9 @@ JointCluster::JointCluster(const JointWeather& weather, std::uint32_t seed)
                        .longest_delay_ms = weather.longest_delay_ms},
                       seed),
       SimulatedAgents(weather, weather.longest_delay_ms),
-      weather_(weather),
-      offices_(static_cast<std::size_t>(weather.hosts)) {
+      weather_(weather) {
+  for (int host = 0; host < weather.hosts; ++host)
+    offices_.push_back(std::make_unique<Office>(*this, host));
   for (int host = weather.seats; host < weather.hosts; ++host)
     set_rate(host, 1 + (static_cast<int>(random_() % 201U) - 100) * weather.drift / 10'000.0);
   for (int host = 0; host < weather.hosts; ++host) {
@@ -55,9 +56,9 @@ MemberSpec JointCluster::member_spec(int host) const {
 }
 
 void JointCluster::start_host(int host) {
-  if (living(host) != nullptr || office(host).is_up || !ends_.empty()) return;
+  if (living(host) != nullptr || office(host).is_up() || !ends_.empty()) return;
   trace(host, "starts");
-  if (has_seat(host)) open_office(host);
+  if (has_seat(host)) office(host).open();
   start_agent(host, member_spec(host));
 }
 
@@ -71,7 +72,7 @@ int JointCluster::dialled(const Agent& agent) const {
 }
 
 bool JointCluster::listens(int host) const {
-  return has_seat(host) && offices_[static_cast<std::size_t>(host)].is_up;
+  return has_seat(host) && offices_[static_cast<std::size_t>(host)]->is_up();
 }
 
 // As the agent does: the seat closes with its agent unless it still has something to report.
@@ -82,11 +83,7 @@ void JointCluster::agent_ended(std::size_t agent) {
   if (std::holds_alternative<NodeLost>(ending) || has_left) come_back(host);
   if (!has_seat(host)) return;
   later(Milliseconds(0), [this, host] {
-    const Office& self = office(host);
-    if (!self.is_up || living(host) != nullptr || self.is_stepping_down) return;
-    if (!self.is_leading) return close_office(host);
-    if (tells_the_end(self.round)) return handle(host, CoordinatorEnded{});
-    apply(host, StepDown{});
+    if (living(host) == nullptr) office(host).agent_ended();
   });
 }
 
@@ -134,7 +131,7 @@ void JointCluster::crash_host(int host) {
   trace(host, "crashes");
   note_trouble(host, std::nullopt, Milliseconds(20'000));
   if (Agent* const agent = living(host)) kill(*agent);
-  if (has_seat(host)) close_office(host);
+  if (has_seat(host)) office(host).close();
 }
 
 // With `silence_chance`, its routes are cut first, so that no other host sees the connection close.
@@ -219,10 +216,7 @@ void JointCluster::go_on(int host) {
   if (has_seat(host)) {
     wake(host);
     actions.emplace_back([this, host] { catch_up(host); });
-    actions.emplace_back([this, host] {
-      for (const RoundEvent& event : std::exchange(office(host).backlog, {})) hear(host, event);
-      if (office(host).is_up && office(host).is_leading) handle(host, RoundTick{});
-    });
+    actions.emplace_back([this, host] { office(host).hear_backlog(); });
   }
   std::shuffle(actions.begin(), actions.end(), random_);
   for (const auto& action : actions) action();

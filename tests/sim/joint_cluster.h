@@ -1,21 +1,20 @@
 // Simulates a whole job with an elected coordinator in one process. Each host has an agent
-// (agents.h). The first hosts also have a seat (election_network.h) and its office, which
-// does what server/server.cc does for a seat: it coordinates, with the real Round and
-// RoundFence, or redirects members to the leader. Hosts crash, restart, freeze and are cut off, and
-// their clocks run at different rates. Invariants are checked during the run, and `check_end`
-// checks the final state.
+// (agents.h). The first hosts also have a seat (election_network.h) and its office, which is the
+// Server's part: it gives Coordination the connections of a simulated network. Hosts crash,
+// restart, freeze and are cut off, and their clocks run at different rates. Invariants are checked
+// during the run, and `check_end` checks the final state.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "rendezvous/coordinator/takeover.h"
-#include "rendezvous/server/leader_lookups.h"
+#include "rendezvous/server/coordination.h"
 #include "tests/sim/agents.h"
 #include "tests/sim/election_network.h"
 
@@ -76,21 +75,62 @@ class JointCluster final : private ElectionNetwork, private SimulatedAgents {
   static constexpr Time kSettled{std::chrono::hours(1) + 2 * kLease};
   static constexpr int kAccidentsUntil = 40'000, kCalmFrom = 55'000;
 
-  // The server of a seat.
-  struct Office {
-    bool is_up = false;
-    bool is_leading = false;
-    bool is_stepping_down = false;
-    rendezvous::RoundState round;
-    rendezvous::RoundFence tenure;
-    rendezvous::LeaderLookups seekers;
-    std::map<Peer, std::string> connections;  // addresses by peer
-    std::deque<rendezvous::RoundEvent> events;
-    std::deque<rendezvous::RoundEvent> backlog;  // held back while frozen
-    bool is_turning = false;
-    long tick = 0;
-    bool was_failure = false;  // whether a failure stopped its last world
-    std::map<std::size_t, World> told;
+  // The server of a seat, with its part of the election.
+  class Office final : public rendezvous::Coordination::Host, public rendezvous::LeaderElection {
+   public:
+    Office(JointCluster& cluster, int host) : cluster_(cluster), host_(host) {}
+
+    void open();
+    void close();
+    bool is_up() const { return is_up_; }
+    rendezvous::Coordination& coordination() { return *coordination_; }
+    void hear(const rendezvous::RoundEvent& event);
+    void hear_backlog();
+    void hear_news(const rendezvous::ElectionNews& news);
+    void agent_ended();
+
+    const std::map<Peer, std::string>& connections() const { return connections_; }
+    bool was_failure() const { return was_failure_; }
+    std::map<std::size_t, World> take_told() { return std::exchange(told_, {}); }
+
+    // --- Coordination::Host
+    Time now() const override { return cluster_.local(host_); }
+    void apply(const rendezvous::SendTo& send) override;
+    void apply(const rendezvous::SendAll& send) override;
+    void apply(const rendezvous::SendResult& send) override;
+    void apply(const rendezvous::ClearStore&) override;
+    void hang_up(Peer peer) override;
+    void release_members() override;
+    void set_timer(std::optional<Time> at) override;
+    void leader_known(const Endpoint& leader, std::uint64_t term) override;
+    void leader_trouble(const std::string&) override {}
+    void finished() override;
+    void log(LogLevel, const std::string& text) override {
+      cluster_.trace(host_, "round: " + text);
+    }
+
+    // --- LeaderElection
+    void start() override { cluster_.start(host_); }
+    void stop() override { cluster_.crash(host_); }
+    void want_round(const rendezvous::RoundRecord& record) override {
+      cluster_.tell(host_, rendezvous::RoundWanted{record.rounds});
+    }
+    bool leads() override { return cluster_.leads(host_); }
+    bool has_successor() const override {
+      return rendezvous::has_successor(cluster_.election(host_));
+    }
+    void resign() override;
+
+   private:
+    JointCluster& cluster_;
+    const int host_;
+    bool is_up_ = false;
+    std::optional<rendezvous::Coordination> coordination_;  // of its current or last life
+    std::map<Peer, std::string> connections_;               // addresses by peer
+    std::deque<rendezvous::RoundEvent> backlog_;            // held back while frozen
+    long tick_ = 0;
+    bool was_failure_ = false;           // whether a failure stopped its last world
+    std::map<std::size_t, World> told_;  // of the world that is being sent, by agent
   };
   struct ToldWorld {
     int host = 0;
@@ -137,7 +177,7 @@ class JointCluster final : private ElectionNetwork, private SimulatedAgents {
 
   // --- for the agents
   bool has_seat(int host) const { return host < weather_.seats; }
-  Office& office(int host) { return offices_[static_cast<std::size_t>(host)]; }
+  Office& office(int host) { return *offices_[static_cast<std::size_t>(host)]; }
   rendezvous::MemberSpec member_spec(int host) const;
   rendezvous::RoundSpec round_of(int host) const;
   int dialled(const Agent& agent) const override;
@@ -148,36 +188,13 @@ class JointCluster final : private ElectionNetwork, private SimulatedAgents {
   void worker_failed(std::size_t agent, int round) override;
   void workers_returned(std::size_t agent, int round) override;
 
-  // --- the office, as server/server.cc
-  void open_office(int host);
-  void close_office(int host);
-  void close_soon(int host);
-  void hear(int host, const rendezvous::RoundEvent& event);
-  void stand_by(int host, Peer peer, const rendezvous::Hello* hello);
-  void hang_up(int host, Peer peer);
-  void forget(int host, Peer peer);
-  void handle(int host, rendezvous::RoundEvent event);
-  void take_turns(int host);
-  bool may_act(int host);
-  bool must_wait(int host, const rendezvous::RoundAction& action);
-  void release_members(int host);
-  void name_leader(int host, int leader, std::uint64_t term);
+  // --- news of the election, for the offices
   void on_leading(int host, const rendezvous::Leading& leading) override;
-  void on_lead_lost(int host) override;
+  void on_lead_lost(int host) override { office(host).hear_news(rendezvous::LeadLost{}); }
   void on_following(int host, const rendezvous::SeatFollowed& following) override;
-  void on_vacant(int host) override { office(host).seekers.forget_leader(); }
+  void on_vacant(int host) override { office(host).hear_news(rendezvous::Vacant{}); }
   void on_round_known(int host, int rounds) override;
-  void on_resigned(int host) override { close_soon(host); }
-  void apply(int host, const rendezvous::RoundAction& action);
-  void apply(int host, const rendezvous::SendTo& send);
-  void apply(int host, const rendezvous::SendAll& send);
-  void apply(int host, const rendezvous::SendResult& send);
-  void apply(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
-  void apply(int host, const rendezvous::ClearStore&);
-  void apply(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }
-  void apply(int host, const rendezvous::RoundOver&) { close_soon(host); }
-  void apply(int host, const rendezvous::StepDown&);
-  void arm(int host);
+  void on_resigned(int host) override { office(host).hear_news(rendezvous::Resigned{}); }
 
   // --- invariants
   void check_memory(const rendezvous::Leading& leading);
@@ -191,7 +208,7 @@ class JointCluster final : private ElectionNetwork, private SimulatedAgents {
   ToldWorld* world_of(std::size_t agent, int round);
 
   const JointWeather weather_;
-  std::vector<Office> offices_;
+  std::vector<std::unique_ptr<Office>> offices_;
   std::vector<Trouble> troubles_;
   std::vector<ToldWorld> worlds_;
   std::vector<ToldEnd> ends_;

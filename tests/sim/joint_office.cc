@@ -1,8 +1,6 @@
-// The simulated server of a seat. Follows server/server.cc step by step.
+// The simulated servers of the seats.
 #include <utility>
 
-#include "rendezvous/coordinator/membership.h"
-#include "rendezvous/coordinator/takeover.h"
 #include "tests/sim/joint_cluster.h"
 #include "tests/support/round_driver.h"
 
@@ -18,243 +16,156 @@ RoundSpec JointCluster::round_of(int host) const {
   return round_spec(join, 29400);
 }
 
-void JointCluster::open_office(int host) {
-  Office fresh;
-  fresh.tick = office(host).tick + 1;
-  fresh.is_up = true;
-  fresh.round = open_round(round_of(host), local(host));
-  office(host) = std::move(fresh);
-  ++lives_[host];
-  start(host);
+void JointCluster::Office::open() {
+  is_up_ = true;
+  connections_.clear();
+  backlog_.clear();
+  ++tick_;
+  was_failure_ = false;
+  told_.clear();
+  ++cluster_.lives_[host_];
+  Coordination::Host& self = *this;
+  coordination_.emplace(self, cluster_.round_of(host_),
+                        Endpoint{"host" + std::to_string(host_), 29400}, this);
+  start();
 }
 
-void JointCluster::close_office(int host) {
-  Office& self = office(host);
-  if (!std::exchange(self.is_up, false)) return;
-  trace(host, "its office is closed");
-  ++self.tick;
-  self.is_leading = false;
-  self.events.clear();
-  crash(host);
-  for (const auto& [peer, link] : links_) {
-    if (link.host == host) drop_link(peer, "reset");
+void JointCluster::Office::close() {
+  if (!std::exchange(is_up_, false)) return;
+  cluster_.trace(host_, "its office is closed");
+  ++tick_;
+  coordination_->stop();
+  stop();
+  for (const auto& [peer, link] : cluster_.links_) {
+    if (link.host == host_) cluster_.drop_link(peer, "reset");
   }
 }
 
-void JointCluster::close_soon(int host) {
-  later(Milliseconds(0), [this, host, life = lives_[host]] {
-    if (lives_[host] == life) close_office(host);
-  });
-}
+void JointCluster::tell_coordinator(int host, const RoundEvent& event) { office(host).hear(event); }
 
-void JointCluster::tell_coordinator(int host, const RoundEvent& event) {
-  if (!office(host).is_up) return;
-  if (is_frozen(host)) return office(host).backlog.push_back(event);
-  hear(host, event);
-}
-
-void JointCluster::hear(int host, const RoundEvent& event) {
-  Office& self = office(host);
-  if (!self.is_up) return;
+void JointCluster::Office::hear(const RoundEvent& event) {
+  if (!is_up_) return;
+  if (cluster_.is_frozen(host_)) return backlog_.push_back(event);
   if (const auto* left = std::get_if<PeerLeft>(&event)) {
-    forget(host, left->peer);
-    if (self.is_leading) handle(host, *left);
-    return;
+    connections_.erase(left->peer);
+    coordination_->left(left->peer, left->reason);
+  } else if (const auto* arrived = std::get_if<PeerArrived>(&event)) {
+    connections_.emplace(arrived->peer, arrived->address);
+    coordination_->arrived(arrived->peer, arrived->address, arrived->message);
+  } else {
+    const auto& said = std::get<PeerSaid>(event);
+    const auto from = connections_.find(said.peer);
+    if (from != connections_.end()) coordination_->said(said.peer, from->second, said.message);
   }
-  if (const auto* arrived = std::get_if<PeerArrived>(&event)) {
-    self.connections.emplace(arrived->peer, arrived->address);
-    if (self.is_leading) return handle(host, *arrived);
-    return stand_by(host, arrived->peer, std::get_if<Hello>(&arrived->message));
+  cluster_.check_world(host_);
+}
+
+void JointCluster::Office::hear_backlog() {
+  for (const RoundEvent& event : std::exchange(backlog_, {})) hear(event);
+  if (is_up_ && coordination_->is_leading()) coordination_->tick();
+  cluster_.check_world(host_);
+}
+
+void JointCluster::Office::hear_news(const ElectionNews& news) {
+  if (!is_up_) return;
+  coordination_->on_news(news);
+  cluster_.check_world(host_);
+}
+
+void JointCluster::Office::agent_ended() {
+  if (is_up_ && !coordination_->coordinator_ended()) close();
+}
+
+// --- The coordination's actions
+
+void JointCluster::Office::apply(const SendTo& send) {
+  if (const auto* ready = std::get_if<WorldReady>(&send.message)) {
+    const std::size_t agent = cluster_.links_[send.peer].agent;
+    cluster_.require(told_.emplace(agent, ready->world).second, "one agent has two seats");
   }
-  const auto& said = std::get<PeerSaid>(event);
-  if (!self.connections.contains(said.peer)) return;
-  if (!self.is_leading) return stand_by(host, said.peer, std::get_if<Hello>(&said.message));
-  handle(host, said);
+  if (connections_.contains(send.peer)) cluster_.send_down(send.peer, send.message);
 }
 
-void JointCluster::stand_by(int host, Peer peer, const Hello* hello) {
-  Office& self = office(host);
-  if (hello == nullptr || self.seekers.has(peer)) return hang_up(host, peer);
-  if (const auto error = objection(self.round, *hello)) {
-    send_down(peer, Refused{*error});
-    return hang_up(host, peer);
+void JointCluster::Office::apply(const SendResult& send) {
+  for (const Requester& each : send.requesters) {
+    if (connections_.contains(each.peer)) cluster_.send_down(each.peer, result_for(each, send));
   }
-  if (const auto answer = self.seekers.ask({peer, self.connections.at(peer), *hello}))
-    send_down(peer, *answer);
-  if (!self.seekers.has(peer)) hang_up(host, peer);
 }
 
-void JointCluster::hang_up(int host, Peer peer) {
-  if (!office(host).connections.contains(peer)) return;
-  drop_link(peer, "closed");
-  forget(host, peer);
-}
-
-void JointCluster::forget(int host, Peer peer) {
-  office(host).connections.erase(peer);
-  office(host).seekers.leave(peer);
-}
-
-void JointCluster::handle(int host, RoundEvent event) {
-  office(host).events.push_back(std::move(event));
-  if (!office(host).is_turning) take_turns(host);
-}
-
-void JointCluster::take_turns(int host) {
-  Office& self = office(host);
-  self.is_turning = true;
-  while (!self.events.empty() && self.is_up && may_act(host)) {
-    const RoundEvent next = std::move(self.events.front());
-    self.events.pop_front();
-    self.round.has_successor = has_successor(election(host));
-    for (const RoundAction& action : step(self.round, next, local(host))) {
-      if (!must_wait(host, action)) apply(host, action);
-    }
-    check_world(host);
+void JointCluster::Office::apply(const SendAll& send) {
+  cluster_.check_world(host_);  // worlds sent before this message
+  if (const auto* stop = std::get_if<Stop>(&send.message)) {
+    was_failure_ = stop->cause.find(" failed") != std::string::npos ||
+                   stop->cause.find(" hung: ") != std::string::npos;
+    cluster_.failure_stops_ += was_failure_ ? 1 : 0;
   }
-  self.is_turning = false;
-  if (self.is_up && self.is_leading) arm(host);
+  const auto* finish = std::get_if<Finish>(&send.message);
+  if (finish != nullptr)
+    cluster_.ends_.push_back({.host = host_, .at = cluster_.now_, .outcome = finish->outcome});
+  for (const Peer peer : send.peers) {
+    if (!connections_.contains(peer)) continue;
+    if (finish != nullptr) cluster_.ends_.back().agents.insert(cluster_.links_[peer].agent);
+    cluster_.send_down(peer, send.message);
+  }
 }
 
-bool JointCluster::may_act(int host) {
-  Office& self = office(host);
-  if (leads(host) || (self.is_leading && tells_the_end(self.round))) return true;
-  self.events.clear();
-  return false;
+void JointCluster::Office::apply(const ClearStore&) {
+  cluster_.check_world(host_);
+  cluster_.require(is_leading(cluster_.election(host_), now()), "a world is begun without a lead");
 }
 
-bool JointCluster::must_wait(int host, const RoundAction& action) {
-  Office& self = office(host);
-  const RoundFence::Verdict verdict = self.tenure.judge(self.round, action);
-  if (verdict == RoundFence::Verdict::Ask) tell(host, RoundWanted{record_of(self.round).rounds});
-  return verdict != RoundFence::Verdict::Do;
+void JointCluster::Office::hang_up(Peer peer) {
+  if (connections_.erase(peer) > 0) cluster_.drop_link(peer, "closed");
 }
 
-void JointCluster::arm(int host) {
-  std::optional<Time> wanted = deadline(office(host).round);
-  if (wanted && !leads(host))
-    wanted = std::max(*wanted, local(host) + std::chrono::milliseconds(100));
-  const long tick = ++office(host).tick;
-  if (!wanted) return;
-  at_local(host, *wanted, [this, host, tick] {
-    if (office(host).tick == tick && !is_frozen(host)) handle(host, RoundTick{});
+void JointCluster::Office::release_members() {
+  cluster_.check_world(host_);
+  while (!connections_.empty()) hang_up(connections_.begin()->first);
+}
+
+void JointCluster::Office::set_timer(std::optional<Time> at) {
+  const long tick = ++tick_;
+  if (!at) return;
+  cluster_.at_local(host_, *at, [this, tick] {
+    if (tick_ != tick || cluster_.is_frozen(host_)) return;
+    coordination_->tick();
+    cluster_.check_world(host_);
   });
 }
 
-void JointCluster::name_leader(int host, int leader, std::uint64_t term) {
-  if (Agent* const agent = living(host))
-    tell_member(index_of(*agent), LeaderNamed{{"host" + std::to_string(leader), 29400}, term});
+void JointCluster::Office::leader_known(const Endpoint& leader, std::uint64_t term) {
+  if (Agent* const agent = cluster_.living(host_))
+    cluster_.tell_member(cluster_.index_of(*agent), LeaderNamed{leader, term});
 }
 
-// --- election events
+void JointCluster::Office::finished() {
+  cluster_.later(Milliseconds(0), [this, life = cluster_.lives_[host_]] {
+    if (cluster_.lives_[host_] == life) close();
+  });
+}
+
+void JointCluster::Office::resign() {
+  ++cluster_.handovers_;
+  if (cluster_.now_ >= kSettled) cluster_.handed_over_ = cluster_.now_;
+  cluster_.tell(host_, Resign{});
+}
+
+// --- News of the election
 
 void JointCluster::on_leading(int host, const Leading& leading) {
-  Office& self = office(host);
-  if (self.is_leading) return;
   trace(host, "leads, term " + std::to_string(leading.term));
-  check_memory(leading);
-  self.round = self.tenure.begin(round_of(host), leading.term, leading.before, local(host));
-  self.is_leading = true;
-  name_leader(host, host, leading.term);
-  for (LeaderLookups::Asking& asking : self.seekers.take_all()) {
-    handle(host, PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
-  }
-  arm(host);
-}
-
-void JointCluster::on_lead_lost(int host) {
-  Office& self = office(host);
-  const RoundFence::Loss loss = self.tenure.lose(self.round);
-  if (loss == RoundFence::Loss::Over) return apply(host, RoundOver{});
-  if (loss == RoundFence::Loss::Kept) return;
-  trace(host, "does not lead any more");
-  release_members(host);
-}
-
-void JointCluster::release_members(int host) {
-  Office& self = office(host);
-  self.is_leading = false;
-  self.events.clear();
-  ++self.tick;
-  std::vector<Peer> members;
-  for (const auto& [peer, address] : self.connections) members.push_back(peer);
-  for (const Peer peer : members) hang_up(host, peer);
-  self.round = open_round(round_of(host), local(host));
+  if (!office(host).coordination().is_leading()) check_memory(leading);
+  office(host).hear_news(leading);
 }
 
 void JointCluster::on_following(int host, const SeatFollowed& following) {
-  Office& self = office(host);
-  if (self.is_leading) return;
-  const Follow follow{"host" + std::to_string(following.seat), 29400, following.term};
-  for (const Peer peer : self.seekers.know(follow)) {
-    send_down(peer, follow);
-    hang_up(host, peer);
-  }
-  name_leader(host, following.seat, following.term);
+  office(host).hear_news(
+      Following{{"host" + std::to_string(following.seat), 29400}, following.term});
 }
 
 void JointCluster::on_round_known(int host, int rounds) {
-  Office& self = office(host);
   note_knowers(host, rounds);
-  const std::vector<RoundAction> held = self.tenure.know(rounds);
-  if (held.empty()) return;
-  const bool was_turning = std::exchange(self.is_turning, true);
-  for (const RoundAction& action : held) apply(host, action);
-  check_world(host);
-  if (!was_turning) take_turns(host);
-}
-
-// --- actions of the round
-
-void JointCluster::apply(int host, const RoundAction& action) {
-  std::visit([this, host](const auto& wanted) { apply(host, wanted); }, action);
-}
-
-void JointCluster::apply(int host, const SendTo& send) {
-  Office& self = office(host);
-  if (const auto* ready = std::get_if<WorldReady>(&send.message)) {
-    const std::size_t agent = links_[send.peer].agent;
-    require(self.told.emplace(agent, ready->world).second, "one agent has two seats");
-  }
-  if (self.connections.contains(send.peer)) send_down(send.peer, send.message);
-}
-
-void JointCluster::apply(int host, const SendResult& send) {
-  for (const Requester& each : send.requesters) {
-    if (office(host).connections.contains(each.peer)) send_down(each.peer, result_for(each, send));
-  }
-}
-
-void JointCluster::apply(int host, const SendAll& send) {
-  Office& self = office(host);
-  check_world(host);  // worlds sent before this message
-  if (const auto* stop = std::get_if<Stop>(&send.message)) {
-    self.was_failure = stop->cause.find(" failed") != std::string::npos ||
-                       stop->cause.find(" hung: ") != std::string::npos;
-    failure_stops_ += self.was_failure ? 1 : 0;
-  }
-  const auto* finish = std::get_if<Finish>(&send.message);
-  if (finish != nullptr) ends_.push_back({.host = host, .at = now_, .outcome = finish->outcome});
-  for (const Peer peer : send.peers) {
-    if (!self.connections.contains(peer)) continue;
-    if (finish != nullptr) ends_.back().agents.insert(links_[peer].agent);
-    send_down(peer, send.message);
-  }
-}
-
-void JointCluster::apply(int host, const ClearStore&) {
-  require(is_leading(election(host), local(host)), "a world is begun without a lead");
-  office(host).told.clear();
-}
-
-void JointCluster::apply(int host, const StepDown&) {
-  Office& self = office(host);
-  trace(host, "hands the job over");
-  ++handovers_;
-  if (now_ >= kSettled) handed_over_ = now_;
-  self.is_stepping_down = true;
-  release_members(host);
-  tell(host, Resign{});
+  office(host).hear_news(RoundKnown{rounds});
 }
 
 }  // namespace drun::test
