@@ -16,14 +16,14 @@ constexpr std::size_t kWindow = 2;
 constexpr std::size_t kMostLag = 4;
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t kPieceAlignment = 64;
-// How many a chain's data is cut into at least, if they are not smaller than that: while the last
-// rank gets its first one the others have nothing to do.
-constexpr std::size_t kChainPieces = 8;
+// How many pieces per rank a chain's data is cut into at least, if they are not smaller than that:
+// until the last rank gets its first one, it has nothing to do.
+constexpr std::size_t kChainPieces = 4;
 constexpr std::size_t kLeastChainPieceBytes = 64 * 1024;
 
 // Equal ones, at least `least_count`.
 std::size_t piece_bytes_for(const Exchange& mesh, std::size_t total_bytes,
-                            std::size_t least_count) {
+                            std::size_t least_count = 1) {
   const std::size_t count = std::max(least_count, total_bytes / mesh.piece_bytes(total_bytes) + 1);
   return (total_bytes / count / kPieceAlignment + 1) * kPieceAlignment;
 }
@@ -62,7 +62,7 @@ class RingOrder {
         parts_(parts),
         steps_(steps),
         shift_(shift),
-        piece_bytes_(piece_bytes_for(mesh, parts.largest_bytes(), kWindow)),
+        piece_bytes_(piece_bytes_for(mesh, parts.largest_bytes())),
         lag_(std::clamp(rounded_up(parts.largest_bytes(), piece_bytes_), kWindow, most_lag)) {}
 
   std::size_t piece_bytes() const { return piece_bytes_; }
@@ -142,7 +142,8 @@ struct Chain {
 
   std::size_t piece_bytes = 0;
   static std::size_t piece_bytes_of(const Exchange& mesh, std::size_t total_bytes) {
-    return std::max(kLeastChainPieceBytes, piece_bytes_for(mesh, total_bytes, kChainPieces));
+    const std::size_t least_count = kChainPieces * static_cast<std::size_t>(mesh.size());
+    return std::max(kLeastChainPieceBytes, piece_bytes_for(mesh, total_bytes, least_count));
   }
   std::size_t length() const { return (total_bytes + piece_bytes - 1) / piece_bytes; }
   Piece piece(std::size_t i) const {

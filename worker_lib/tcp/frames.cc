@@ -5,8 +5,8 @@
 namespace drun::worker::tcp {
 namespace {
 
-constexpr std::string_view kMagic = "DRUNTCP4";
-constexpr std::string_view kChallengeMagic = "DRUNASK4";
+constexpr std::string_view kMagic = "DRUNTCP5";
+constexpr std::string_view kChallengeMagic = "DRUNASK5";
 constexpr std::string_view kFrameMark = "FRAME1";  // after the kind
 
 template <typename Bytes, typename Number>

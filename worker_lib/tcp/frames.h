@@ -42,7 +42,7 @@ inline constexpr std::size_t kHelloBytes = 56;  // also of a Challenge
 inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kMostAddressBytes = 64;
 inline constexpr std::size_t kHeadBytes = 32;
-inline constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kEagerBytes = std::size_t{512} << 10;
 inline constexpr std::size_t kPartBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMostLanes = 4;
 // Larger messages to another node are divided among all lanes.

@@ -1,6 +1,7 @@
 #include "worker_lib/tcp/messages.h"
 
 #include <cstring>
+#include <utility>
 
 namespace drun::worker::tcp {
 
@@ -40,9 +41,7 @@ void Messages::start(Receive& receive) {
     arrival->receive = &receive;
     return;
   }
-  if (arrival->size_bytes > 0) std::memcpy(receive.data, arrival->data.get(), arrival->size_bytes);
-  receive.got_bytes = arrival->size_bytes;
-  receive.is_done = true;
+  finish(receive, *arrival);
 }
 
 void Messages::check(const Send& send) const {
@@ -110,8 +109,7 @@ bool Messages::take_eager(int from, const Frame& frame, Payload& payload) {
   payload.arrival->from = from;
   payload.arrival->slot = frame.slot;
   payload.arrival->size_bytes = frame.size_bytes;
-  if (frame.size_bytes > 0)
-    payload.arrival->data = std::make_unique_for_overwrite<char[]>(frame.size_bytes);
+  if (frame.size_bytes > 0) payload.arrival->data = spares_.take(frame.size_bytes);
   payload.to = payload.arrival->data.get();
   std::size_t& held_bytes = peer(from).held_bytes;
   held_bytes += window_cost(frame.size_bytes);
@@ -166,12 +164,16 @@ void Messages::end_payload(Payload& payload) {
   if (payload.receive != nullptr && payload.receive->got_bytes == payload.receive->size_bytes)
     payload.receive->is_done = true;
   if (payload.arrival && payload.arrival->receive != nullptr) {
-    Receive& receive = *payload.arrival->receive;
-    std::memcpy(receive.data, payload.arrival->data.get(), payload.arrival->size_bytes);
-    receive.got_bytes = payload.arrival->size_bytes;
-    receive.is_done = true;
+    finish(*payload.arrival->receive, *payload.arrival);
   }
   payload = {};
+}
+
+void Messages::finish(Receive& receive, Arrival& arrival) {
+  if (arrival.size_bytes > 0) std::memcpy(receive.data, arrival.data.get(), arrival.size_bytes);
+  spares_.give_back(std::move(arrival.data), arrival.size_bytes);
+  receive.got_bytes = arrival.size_bytes;
+  receive.is_done = true;
 }
 
 void Messages::grant(Receive& receive, int from, std::uint64_t number) {

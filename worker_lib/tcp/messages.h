@@ -57,12 +57,15 @@ class Messages final : public FrameHandler {
   bool take_ask(int from, const Frame& frame);
   bool take_grant(int from, const Frame& frame);
   bool take_data(int from, const Frame& frame, Payload& payload);
+  // All of the early message has arrived.
+  void finish(Receive& receive, Arrival& arrival);
   void grant(Receive& receive, int from, std::uint64_t number);
   // That rank's window has so much more room.
   void credit(int from, std::size_t size_bytes);
 
   Connections& connections_;
   std::vector<Peer> peers_;
+  SpareBuffers spares_;
   Matcher<Receive*, std::shared_ptr<Arrival>> matcher_{kMostAnnounced};
   std::uint64_t next_number_ = 0;
   std::unordered_map<std::uint64_t, Send*> asked_;  // null: given up

@@ -1,10 +1,14 @@
 // core. Messages of the tcp transport on their way.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "worker_lib/mesh/message.h"
 
@@ -25,6 +29,41 @@ struct Arrival : EarlyMessage {
   std::optional<std::uint64_t> number{};  // set: its data must be requested (Ask)
   std::size_t got_bytes = 0;
   Receive* receive = nullptr;  // matched since then; gets the message when all of it has arrived
+};
+
+// Buffers of early messages for further ones. The heap gives large ones back to the system, and
+// getting them from there again costs more than copying the message.
+class SpareBuffers {
+ public:
+  std::unique_ptr<char[]> take(std::size_t size_bytes) {
+    const std::size_t capacity = capacity_of(size_bytes);
+    const auto found = std::find_if(spares_.begin(), spares_.end(), [capacity](const Spare& spare) {
+      return spare.capacity == capacity;
+    });
+    if (found == spares_.end()) return std::make_unique_for_overwrite<char[]>(capacity);
+    std::unique_ptr<char[]> bytes = std::move(found->bytes);
+    spares_.erase(found);
+    return bytes;
+  }
+  // `size_bytes`: as in take().
+  void give_back(std::unique_ptr<char[]> bytes, std::size_t size_bytes) {
+    if (size_bytes < kLeastBytes) return;
+    if (spares_.size() == kMostSpares) spares_.erase(spares_.begin());
+    spares_.push_back({capacity_of(size_bytes), std::move(bytes)});
+  }
+
+ private:
+  static constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
+  static constexpr std::size_t kMostSpares = 8;
+  struct Spare {
+    std::size_t capacity = 0;
+    std::unique_ptr<char[]> bytes{};
+  };
+  // Few different ones, so that most fit.
+  static std::size_t capacity_of(std::size_t size_bytes) {
+    return size_bytes < kLeastBytes ? size_bytes : std::bit_ceil(size_bytes);
+  }
+  std::vector<Spare> spares_{};
 };
 
 // The payload of the last frame of a connection. If it belongs to neither, it is dropped.

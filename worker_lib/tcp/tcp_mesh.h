@@ -2,9 +2,9 @@
 //
 // Progress:  the mesh has no thread. A thread that waits for a message polls for a short time,
 //            then sleeps in epoll, and meanwhile makes progress for all messages of the mesh. A
-//            message of at most kEagerBytes is handed to the system when send() returns, if the
-//            receiver's window has room and the connection needs no proof any more. Larger
-//            messages move while a thread of this rank waits.
+//            message of at most kEagerBytes is handed to the system by send(), as far as the
+//            system takes it, if the receiver's window has room and the connection needs no proof
+//            any more. The rest, and larger messages, move while a thread of this rank waits.
 // Locks:     one mutex protects everything. A thread that waits for a message handles the events of
 //            all messages. Other waiting threads sleep on a condition variable meanwhile.
 // Death:     a closed connection means that the peer's process has ended or its group has failed.
