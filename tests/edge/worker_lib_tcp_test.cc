@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <ctime>
@@ -344,6 +345,16 @@ TEST_CASE("most short messages that are read at once are not acknowledged with a
     fewest = std::min(fewest, packets_in(to_mesh) - before);
   }
   CHECK(fewest <= kMessages * 3 / 4);
+}
+
+TEST_CASE("connections within a host use Reno, whatever the system's congestion control is") {
+  const std::string address = GENERATE("127.0.0.1", "127.0.0.2");
+  const worker::tcp::Listening listening = worker::tcp::listen_at(address);
+  const UniqueFd fd = worker::tcp::dial({.address = address, .port = listening.port});
+  std::array<char, 16> name{};
+  socklen_t size = name.size();
+  REQUIRE(getsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0);
+  CHECK(std::string(name.data()) == "reno");
 }
 
 TEST_CASE("a large message uses one connection if the others fail") {

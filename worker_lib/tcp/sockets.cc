@@ -64,11 +64,36 @@ void set_options(int fd) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * kSilence);
 }
 
-std::uint16_t port_of(int fd) {
+// Absent: errno has the reason.
+std::optional<Address> own_address_of(int fd) {
   Address own;
   own.size = sizeof own.bytes;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own.bytes), &own.size) != 0)
-    throw system_failure("cannot ask for the port of a socket");
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own.bytes), &own.size) != 0) return std::nullopt;
+  return own;
+}
+
+bool is_within_host(const Address& own, const Address& called) {
+  if (called.family() == AF_INET6)
+    return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own.bytes).sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6&>(called.bytes).sin6_addr,
+                       sizeof(in6_addr)) == 0;
+  const auto number = [](const Address& address) {
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address.bytes).sin_addr.s_addr);
+  };
+  return number(own) == number(called) || number(called) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
+// Within a host there is no congestion. Algorithms that send by a timer, as BBR does, only delay
+// what is sent. Reno does not, and is in every kernel; tcp(7), TCP_CONGESTION.
+void send_at_once(int fd) {
+  constexpr std::string_view kReno = "reno";
+  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
+}
+
+std::uint16_t port_of(int fd) {
+  std::optional<Address> found = own_address_of(fd);
+  if (!found) throw system_failure("cannot ask for the port of a socket");
+  Address& own = *found;
   return ntohs(own.family() == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own.bytes).sin6_port
                                         : reinterpret_cast<sockaddr_in&>(own.bytes).sin_port);
 }
@@ -161,6 +186,8 @@ UniqueFd dial(const Place& place) {
     if (!is_lack) failure.kind = Kind::PeerLost;
     throw failure;
   }
+  const std::optional<Address> own = own_address_of(fd.get());
+  if (own && is_within_host(*own, address)) send_at_once(fd.get());
   return fd;
 }
 

@@ -49,9 +49,9 @@ struct Listening {
 // Listens at this address, or at all addresses of this host if it is not one of them.
 Listening listen_at(const std::string& address);
 
-// Starts a connection. The socket becomes writable when it is connected or has failed; error_of
-// tells which. Throws System if this host cannot open a connection, PeerLost if the address cannot
-// be reached.
+// Starts a connection, with Reno as its congestion control if the address is this host's. The
+// socket becomes writable when it is connected or has failed; error_of tells which. Throws System
+// if this host cannot open a connection, PeerLost if the address cannot be reached.
 UniqueFd dial(const Place& place);
 // The pending error of a socket; 0: none.
 int error_of(int fd);
