@@ -5,12 +5,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "worker_lib/mesh/message.h"
+#include "worker_lib/tcp/frames.h"
 
 namespace drun::worker::tcp {
 
@@ -31,8 +32,8 @@ struct Arrival : EarlyMessage {
   Receive* receive = nullptr;  // matched since then; gets the message when all of it has arrived
 };
 
-// Buffers of early messages for further ones. The heap gives large ones back to the system, and
-// getting them from there again costs more than copying the message.
+// Buffers of early messages for further ones, as many as the window of one sender needs. The heap
+// gives large ones back to the system, and getting them again costs more than copying the message.
 class SpareBuffers {
  public:
   std::unique_ptr<char[]> take(std::size_t size_bytes) {
@@ -43,18 +44,20 @@ class SpareBuffers {
     if (found == spares_.end()) return std::make_unique_for_overwrite<char[]>(capacity);
     std::unique_ptr<char[]> bytes = std::move(found->bytes);
     spares_.erase(found);
+    spare_bytes_ -= capacity;
     return bytes;
   }
   // `size_bytes`: as in take().
   void give_back(std::unique_ptr<char[]> bytes, std::size_t size_bytes) {
     if (size_bytes < kLeastBytes) return;
-    if (spares_.size() == kMostSpares) spares_.erase(spares_.begin());
     spares_.push_back({capacity_of(size_bytes), std::move(bytes)});
+    spare_bytes_ += spares_.back().capacity;
+    for (; spare_bytes_ > kWindowBytes; spares_.pop_front())
+      spare_bytes_ -= spares_.front().capacity;
   }
 
  private:
   static constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
-  static constexpr std::size_t kMostSpares = 8;
   struct Spare {
     std::size_t capacity = 0;
     std::unique_ptr<char[]> bytes{};
@@ -63,7 +66,8 @@ class SpareBuffers {
   static std::size_t capacity_of(std::size_t size_bytes) {
     return size_bytes < kLeastBytes ? size_bytes : std::bit_ceil(size_bytes);
   }
-  std::vector<Spare> spares_{};
+  std::deque<Spare> spares_{};  // the oldest first
+  std::size_t spare_bytes_ = 0;
 };
 
 // The payload of the last frame of a connection. If it belongs to neither, it is dropped.
