@@ -19,7 +19,9 @@ namespace {
 
 using Phase = MemberPhase;
 
-constexpr std::chrono::seconds kLeaveLimit{2};
+constexpr Milliseconds kLeaveLimit{2000};
+// Of a member without a welcome: that may be another program's port.
+constexpr Milliseconds kEarlyLeaveLimit{500};
 constexpr std::size_t kMostRestartsKept = std::size_t{1} << 16;
 
 constexpr Milliseconds kFirstBackOff{50};
@@ -357,7 +359,8 @@ class MemberTurn {
     state_.signal = own.signal;
     if (state_.phase == Phase::Parting) return;
     send(Signaled{own.signal});
-    if (may_be_member || state_.phase == Phase::Joined) return leave(now_ + kLeaveLimit);
+    if (may_be_member) return leave(now_ + kEarlyLeaveLimit);
+    if (state_.phase == Phase::Joined) return leave(now_ + kLeaveLimit);
     if (state_.phase == Phase::Stopped) return leave(std::nullopt);
     if (!is_in({Phase::Running, Phase::Done})) return;
     state_.phase = Phase::Stopping;

@@ -316,10 +316,10 @@ TEST_CASE("a signal after the hello is forwarded, and the wait for the outcome i
   }
 }
 
-TEST_CASE("a signal before the welcome ends the job within 2 s whatever the peer sends") {
+TEST_CASE("a signal before the welcome ends the job within 0.5 s whatever the peer sends") {
   MemberDriver member = MemberDriver::in(Phase::Greeting);
   member.event(OwnSignal{15});
-  SECTION("nothing") { member.wait(2s); }
+  SECTION("nothing") { member.wait(500ms); }
   SECTION("a refusal") { member.receive(Refused{{ErrorCode::Refused, "no"}}); }
   SECTION("a world before the welcome") { member.receive(WorldReady{MemberDriver::world(0)}); }
   SECTION("the end of the connection") { member.event(ConnectionLost{"its connection closed"}); }
