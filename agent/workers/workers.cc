@@ -33,7 +33,7 @@ std::string bound_message(int local_rank, const WorkerPlacement& placement,
          (refused.is_memory ? "choose --bind-memory=prefer or none" : "choose --bind-to=none");
 }
 
-// What a refusal without a clear reason means for a user; empty: nothing to add.
+// The likely reason for an error number that does not explain itself; empty: it does.
 std::string refusal_message(int error_number) {
   rlimit files{};
   if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)

@@ -102,8 +102,8 @@ Head encode(const Frame& frame);
 // Absent if it is not a Hello of this version. Requires kHelloBytes bytes.
 std::optional<Hello> decode_hello(std::string_view bytes);
 std::optional<Challenge> decode_challenge(std::string_view bytes);
-// What the ranks of a connection prove. `callers_key`: the caller's address key, which the called
-// rank has from the store and not from the connection.
+// The text over which the ranks of a connection make their proofs. `callers_key`: the caller's
+// address key, which the called rank has from the store and not from the connection.
 enum class Prover : char { Caller = 'c', Called = 's' };
 std::string proven_text(Prover prover, const Hello& hello, const Key& callers_key,
                         const Key& called_nonce);
