@@ -13,11 +13,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "agent/preload/interpreter_source.h"
+#include "agent/spawn/descriptor_passing.h"
 #include "agent/spawn/raw_syscall.h"
 
 namespace drun::agent {
@@ -32,19 +32,6 @@ constexpr std::chrono::seconds kTimeToShowStack{2};
 constexpr std::chrono::seconds kForkLimit{30};
 constexpr int kMostDeaths = 3;  // in a row, without a worker in between
 
-struct Pair {
-  UniqueFd ours;
-  UniqueFd theirs;
-};
-
-std::optional<Pair> socket_pair() {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return std::nullopt;
-  Pair pair{UniqueFd(ends[0]), UniqueFd(ends[1])};
-  fcntl(pair.ours.get(), F_SETFL, O_NONBLOCK);
-  return pair;
-}
-
 // In memory: however long the environment is, writing it does not block.
 UniqueFd memory_file(const std::string& text) {
   UniqueFd file(static_cast<int>(syscall(SYS_memfd_create, "drun-preload", 1U)));  // MFD_CLOEXEC
@@ -55,23 +42,6 @@ UniqueFd memory_file(const std::string& text) {
     at += static_cast<std::size_t>(count);
   }
   return file;
-}
-
-// Returns 0 or an errno.
-int send_with(int socket, std::string_view text, const std::array<int, 5>& fds) {
-  iovec part{.iov_base = const_cast<char*>(text.data()), .iov_len = text.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(fds))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(fds));
-  std::memcpy(CMSG_DATA(header), fds.data(), sizeof(fds));
-  return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
 }
 
 bool is_our_child(int pidfd) {
@@ -154,7 +124,7 @@ void Preloader::start() {
   failure_.reset();
   tail_.clear();
   line_.clear();
-  std::optional<Pair> pair = socket_pair();
+  std::optional<SocketPair> pair = socket_pair();
   int ends[2];
   if (!pair || pipe2(ends, O_CLOEXEC) != 0) return turn_off(system_message(errno));
   UniqueFd reading(ends[0]);
@@ -278,13 +248,13 @@ bool Preloader::start(const Command& command, int local_rank, OnBegun on_begun) 
     report_plain(local_rank, *reason);
     return false;
   }
-  std::optional<Pair> pair = socket_pair();
+  std::optional<SocketPair> pair = socket_pair();
   const UniqueFd request = memory_file(preload::request(command, static_cast<int>(getpid())));
   int error = pair && request ? 0 : errno;
   if (error == 0)
-    error = send_with(control_.native_handle(), "fork",
-                      {command.stdin_fd, command.stdout_fd, command.stderr_fd, pair->theirs.get(),
-                       request.get()});
+    error = send_descriptors(control_.native_handle(), "fork",
+                             std::array{command.stdin_fd, command.stdout_fd, command.stderr_fd,
+                                        pair->theirs.get(), request.get()});
   if (error != 0) {
     report_plain(local_rank, system_message(error));
     return false;

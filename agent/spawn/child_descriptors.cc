@@ -81,30 +81,18 @@ ChildDescriptors::ChildDescriptors(std::size_t slots) {
   while (slots_.size() < slots) {
     Slot slot;
     std::vector<unsigned> kept = *users;
-    for (UniqueFd& low : slot.low) {
-      low = UniqueFd(fcntl(null_.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-      if (!low) return;  // a low limit of descriptors: fewer slots
-      kept.push_back(static_cast<unsigned>(low.get()));
-    }
+    slot.low = UniqueFd(fcntl(null_.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!slot.low) return;  // a low limit of descriptors: fewer slots
+    kept.push_back(static_cast<unsigned>(slot.low.get()));
     std::sort(kept.begin(), kept.end());
     slot.ours = all_but(kept);
     slots_.push_back(std::move(slot));
   }
 }
 
-bool ChildDescriptors::lay_out(std::size_t slot, const Four& fds) const {
-  for (std::size_t i = 0; i < fds.size(); ++i)
-    if (dup3(fds[i] < 0 ? null_.get() : fds[i], slots_[slot].low[i].get(), O_CLOEXEC) < 0)
-      return false;
-  return true;
+bool ChildDescriptors::lay_out(std::size_t slot, int socket) const {
+  return dup3(socket, laid_out(slot), O_CLOEXEC) >= 0;
 }
-
-ChildDescriptors::Four ChildDescriptors::laid_out(std::size_t slot) const {
-  const auto& low = slots_[slot].low;
-  return {low[0].get(), low[1].get(), low[2].get(), low[3].get()};
-}
-
-void ChildDescriptors::clear(std::size_t slot) const { lay_out(slot, {-1, -1, -1, -1}); }
 
 void close_descriptors(unsigned first, unsigned last) {
   if (first > last || syscall(SYS_close_range, first, last, 0) == 0) return;

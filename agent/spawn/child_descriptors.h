@@ -1,9 +1,9 @@
 // edge. Limits the descriptors that a child inherits to 0, 1, 2 and those with which this process
 // was started. Descriptors that drun opened later reach no child, close-on-exec or not.
 //
-//   at the start        0 1 2 | the user's | low low low ...     low: ours, to hand over: one slot
-//   by later            0 1 2 | the user's | low low low ... |   of four for each child that is
-//   a child copies `---------------------------------------' |   being started
+//   at the start        0 1 2 | the user's | low low low ...     low: ours, one slot for each child
+//   by later            0 1 2 | the user's | low low low ... |   that is being started: a socket
+//   a child copies `---------------------------------------' |   for its 0, 1 and 2
 //                                                 pipes, sockets, pidfds ...
 //
 // A child shares our table when it is cloned (CLONE_FILES). Its first system call gives it a copy
@@ -17,7 +17,6 @@
 //          /proc cannot be read.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -39,11 +38,9 @@ std::optional<std::uint64_t> raise_descriptor_limit();
 
 class ChildDescriptors {
  public:
-  // Children that can be between clone and exec at one time. With their four descriptors each, and
-  // a few of the user's, they fit the 64 for which the kernel allocates no table.
+  // Children that can be between clone and exec at one time. With a few descriptors of the user's,
+  // they fit the 64 for which the kernel allocates no table.
   static constexpr std::size_t kSlots = 12;
-  // A child's 0, 1 and 2, and one that exec closes (-1: none).
-  using Four = std::array<int, 4>;
 
   explicit ChildDescriptors(std::size_t slots = kSlots);
 
@@ -58,15 +55,16 @@ class ChildDescriptors {
   // The descriptors that the child of this slot must not have. The highest range, which has no end,
   // is first.
   std::span<const Range> ours(std::size_t slot) const { return slots_[slot].ours; }
-  // Puts copies of the four into the slot. On failure returns false and sets errno.
-  bool lay_out(std::size_t slot, const Four& fds) const;
-  Four laid_out(std::size_t slot) const;
-  // Closes the slot's copies. A pipe only reaches its end when every copy is closed.
-  void clear(std::size_t slot) const;
+  // Puts a copy of the socket into the slot. On failure returns false and sets errno.
+  bool lay_out(std::size_t slot, int socket) const;
+  // The copy, under the number that it has in the child, too. Close-on-exec.
+  int laid_out(std::size_t slot) const { return slots_[slot].low.get(); }
+  // Closes the slot's copy. A socket only reaches its end when every copy is closed.
+  void clear(std::size_t slot) const { lay_out(slot, null_.get()); }
 
  private:
   struct Slot {
-    std::array<UniqueFd, 4> low;
+    UniqueFd low;
     std::vector<Range> ours;
   };
 

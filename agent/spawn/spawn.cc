@@ -27,6 +27,7 @@
 
 #include "agent/spawn/binding.h"
 #include "agent/spawn/child_descriptors.h"
+#include "agent/spawn/descriptor_passing.h"
 #include "agent/spawn/raw_syscall.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -55,10 +56,12 @@ struct Launch {
   const char* const* paths = nullptr;  // where the program may be; ends with a null
   bool is_lookup = false;              // along PATH
   ExecImage* image = nullptr;
-  std::array<int, 3> fds{};
+  std::array<int, 3> fds{};  // the child's 0, 1 and 2, unless they come by the channel
   std::span<const ChildDescriptors::Range> ours;  // empty: the child has a copy of our table
   int network_fd = -1;                            // a namespace to enter; -1: none
-  int sign_fd = -1;  // gets one byte when the child has left our table; exec closes it
+  // -1: none. A socket that has the child's 0, 1 and 2 in a message. Gets one byte when the child
+  // has left our table; exec closes it.
+  int channel_fd = -1;
   std::optional<std::uint64_t> descriptor_limit;
   std::uint64_t caught_signals = 0;  // bit n - 1: drun has a handler for signal n
   pid_t parent = 0;
@@ -182,7 +185,13 @@ int run_child(void* argument) {
       return 127;
     }
   }
-  if (launch.sign_fd >= 0) raw_syscall(SYS_write, launch.sign_fd, raw_argument("t"), 1);
+  if (launch.channel_fd >= 0) {
+    if (const int error = receive_descriptors(launch.channel_fd, launch.fds); error != 0) {
+      launch.error_number = error;
+      return 127;
+    }
+    raw_syscall(SYS_write, launch.channel_fd, raw_argument("t"), 1);
+  }
   raw_syscall(SYS_setpgid, 0, 0);
   raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   if (raw_syscall(SYS_getppid) != launch.parent) return 127;  // it died before prctl
@@ -372,12 +381,12 @@ class Spawner::Impl {
   std::uint64_t caught_signals_ = caught_signals();
 };
 
-// Two signs by one pipe, whose other end only the child holds in the end: a byte when it has a
-// separate table, so that the parent need not keep its descriptors, and the end of file when it
-// has executed its program or died. The kernel closes what exec is to close, and what a dead
-// process had open, after the child has left our memory. CLONE_CHILD_CLEARTID reports the latter
-// too, but wakes only a thread that waits on a futex, not epoll; it is what frees the stack of a
-// child that nothing waits for any more.
+// Two signs by the channel, whose other end only the child holds in the end: a byte when it has a
+// separate table and its descriptors, so that the parent need not keep them, and the end of file
+// when it has executed its program or died. The kernel closes what exec is to close, and what a
+// dead process had open, after the child has left our memory. CLONE_CHILD_CLEARTID reports the
+// latter too, but wakes only a thread that waits on a futex, not epoll; it is what frees the stack
+// of a child that nothing waits for any more.
 class Spawner::Impl::SharedStart final : public Start {
  public:
   SharedStart(Slot& slot, const ChildDescriptors& descriptors, std::size_t index, UniqueFd sign)
@@ -385,7 +394,7 @@ class Spawner::Impl::SharedStart final : public Start {
   SharedStart(const SharedStart&) = delete;
   SharedStart& operator=(const SharedStart&) = delete;
   ~SharedStart() override {
-    clear_descriptors();
+    clear_slot();
     if (has_left_) slot_.prepared.reset();
     slot_.is_taken = !has_left_;
     slot_.is_abandoned = !has_left_;
@@ -398,23 +407,23 @@ class Spawner::Impl::SharedStart final : public Start {
     while (!has_left_) {
       const ssize_t count = read(sign_.get(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return false;
-      if (count == 0) has_left_ = true;
-      clear_descriptors();
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+      if (count <= 0) has_left_ = true;  // ECONNRESET: it died before it read the message
+      clear_slot();
     }
     return true;
   }
 
   void ended() override {
     has_left_ = true;
-    clear_descriptors();
+    clear_slot();
   }
 
   std::optional<Refusal> refusal() const override { return refusal_of(slot_.stack->launch()); }
   int memory_error() const override { return slot_.stack->launch().memory_error; }
 
  private:
-  void clear_descriptors() {
+  void clear_slot() {
     if (!std::exchange(is_clear_, true)) descriptors_.clear(index_);
   }
 
@@ -441,23 +450,16 @@ std::variant<Spawner::Begun, Refusal> Spawner::Impl::begin(const Command& comman
   const auto index = static_cast<std::size_t>(slot - slots_.begin());
   if (!slot->stack) slot->stack.emplace();
   if (!slot->stack->is_mapped()) return NotStarted{ENOMEM};
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return NotStarted{errno};
-  UniqueFd reading(ends[0]);
-  const UniqueFd writing(ends[1]);
-  fcntl(reading.get(), F_SETFL, O_NONBLOCK);
-  if (!descriptors_.lay_out(
-          index, {command.stdin_fd, command.stdout_fd, command.stderr_fd, writing.get()})) {
-    const int error = errno;
-    descriptors_.clear(index);
+  std::optional<SocketPair> channel = socket_pair();
+  if (!channel) return NotStarted{errno};
+  const std::array<int, 3> fds{command.stdin_fd, command.stdout_fd, command.stderr_fd};
+  if (const int error = send_descriptors(channel->ours.get(), "d", fds); error != 0)
     return NotStarted{error};
-  }
+  if (!descriptors_.lay_out(index, channel->theirs.get())) return NotStarted{errno};
   slot->prepared = std::make_unique<Prepared>(command);
   slot->stack->set_launch(command, *slot->prepared, caught_signals_);
   Launch& launch = slot->stack->launch();
-  const ChildDescriptors::Four four = descriptors_.laid_out(index);
-  launch.fds = {four[0], four[1], four[2]};
-  launch.sign_fd = four[3];
+  launch.channel_fd = descriptors_.laid_out(index);
   launch.ours = descriptors_.ours(index);
   int pidfd = -1;
   const int memory = kMemory | (kSharesMemory ? CLONE_CHILD_CLEARTID : 0);
@@ -475,7 +477,7 @@ std::variant<Spawner::Begun, Refusal> Spawner::Impl::begin(const Command& comman
   slot->is_abandoned = false;
   return Begun{
       .spawned = {.pid = pid, .pidfd = pidfd},
-      .start = std::make_unique<SharedStart>(*slot, descriptors_, index, std::move(reading))};
+      .start = std::make_unique<SharedStart>(*slot, descriptors_, index, std::move(channel->ours))};
 }
 
 Spawner::Spawner(const ChildDescriptors& descriptors)

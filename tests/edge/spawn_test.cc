@@ -1,21 +1,25 @@
 #include "agent/spawn/spawn.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "agent/spawn/child_descriptors.h"
 #include "tests/support/catch.h"
 #include "tests/support/pipe.h"
 #include "tests/support/process.h"
+#include "tests/support/stalling_file_system.h"
 
 namespace drun::agent {
 namespace {
@@ -190,6 +194,39 @@ TEST_CASE("with a separate descriptor table a child inherits nothing that was op
   CHECK_THAT(text, !ContainsSubstring("/dev/zero"));
   CHECK(fcntl(ours, F_GETFD) == 0);  // our table is unchanged
   for (const int fd : {ours, ours_high, users, users_high}) close(fd);
+}
+
+// Closing a copy of a file's descriptor flushes the file. The program runs and may fill its output
+// before we look: only a file system that is slow just then shows it.
+TEST_CASE("the starter does not wait for the file system of a program's output") {
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: " << files.why());
+    return;
+  }
+  const ChildDescriptors descriptors;
+  REQUIRE(descriptors.is_usable());
+  Spawner spawner(descriptors);
+  const UniqueFd output(
+      open((files / "output").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+  const Command command{.argv = {"/bin/sleep", "600"}, .stdout_fd = output.get()};
+  const auto result = spawner.begin(command);
+  const auto& begun = std::get<Spawner::Begun>(result);
+  pollfd sign{.fd = begun.start->sign(), .events = POLLIN, .revents = 0};
+  REQUIRE(poll(&sign, 1, 10'000) == 1);
+  files.stall();
+  std::promise<void> looked;
+  auto was_at_once = std::async(std::launch::async, [&] {
+    const auto status = looked.get_future().wait_for(std::chrono::seconds(10));
+    files.resume();
+    return status == std::future_status::ready;
+  });
+  begun.start->look();
+  looked.set_value();
+  CHECK(was_at_once.get());
+  kill(begun.spawned.pid, SIGKILL);
+  CHECK(wait_for(begun.spawned) == ExitStatus(Killed{SIGKILL, false}));
+  begun.start->ended();
 }
 
 TEST_CASE("thousands of consecutive short programs all return their exit codes") {
