@@ -21,6 +21,8 @@ Time::duration patience(const ElectionState& state) { return state.spec.lease / 
 Time::duration claim_limit(const ElectionState& state) { return state.spec.lease / 4; }
 Time::duration renewal(const ElectionState& state) { return state.spec.lease / 6; }
 Time::duration look_interval(const ElectionState& state) { return state.spec.lease / 8; }
+// The shortest time between two questions to a seat that has refused its vote.
+Time::duration second_look(const ElectionState& state) { return look_interval(state) / 8; }
 // The interval between the turns of two reachable seats.
 Time::duration turn_gap(const ElectionState& state) { return state.spec.lease / 10; }
 // Allows for a voter's faster clock, and for a leader that notices the end late.
@@ -96,8 +98,12 @@ class ElectionTurn {
     state_.term = std::max(state_.term, ballot.term);
     state_.rounds = std::max(state_.rounds, ballot.rounds);
     SeatView& sender = state_.seats[static_cast<std::size_t>(ballot.seat)];
-    // A seat that has just connected is asked now, not at its next check.
-    if (!sender.is_reached) sender.next_ask = now_;
+    // A seat that has just connected is asked now, not at its next check, and so is one that has
+    // refused its vote but has no leader any more: only a vacant seat looks.
+    if (!sender.is_reached)
+      sender.next_ask = now_;
+    else if (ballot.kind == BallotKind::Look && !sender.would_vote)
+      sender.next_ask = std::min(sender.next_ask, sender.asked_at + second_look(state_));
     sender.heard_at = now_;
     sender.is_reached = true;
     bool is_granted = false;
@@ -224,7 +230,10 @@ class ElectionTurn {
         seat.would_vote =
             vote.is_granted ? std::optional(now_ + claim_limit(state_)) : std::nullopt;
         seat.next_ask = now_ + look_interval(state_);
-        if (!vote.is_granted)  // not before its answer can change
+        if (vote.is_granted) return;
+        if (seat.heard_at > seat.asked_at)  // it may have become vacant since
+          seat.next_ask = seat.asked_at + second_look(state_);
+        else  // not before its answer can change
           seat.next_ask =
               std::min(seat.next_ask, now_ + std::max(vote.free_in, std::chrono::milliseconds(1)));
         return;
@@ -381,10 +390,12 @@ class ElectionTurn {
     ask_all(BallotKind::Lead);
   }
 
-  // Returns the votes. Each seat waits for a different time before it claims again.
+  // Returns the votes. Each seat waits for a different time before it claims again, also where two
+  // seats do not reach each other.
   void give_claim_up() {
+    const ElectionSpec& spec = state_.spec;
     state_.phase = ElectionPhase::Vacant;
-    state_.turn = now_ + turn_gap(state_) * (state_.spec.seat + 1);
+    state_.turn = now_ + turn_gap(state_) * (spec.seat_count + spec.seat) / spec.seat_count;
     for_others([this](int index, SeatView& seat) {
       if (seat.granted_at || (seat.asked && seat.asked_kind == BallotKind::Claim))
         ask(index, BallotKind::Release);
@@ -457,9 +468,8 @@ bool is_leading(const ElectionState& state, Time now) {
 }
 
 bool has_successor(const ElectionState& state) {
-  const auto others = std::count_if(state.seats.begin(), state.seats.end(), [](const auto& seat) {
-    return seat.granted_at && seat.is_reached;
-  });
+  const auto others = std::count_if(state.seats.begin(), state.seats.end(),
+                                    [](const SeatView& seat) { return seat.is_reached; });
   return state.phase == ElectionPhase::Leading && others >= majority_of(state);
 }
 

@@ -16,6 +16,7 @@ struct JointTally {
   int taken_over = 0;  // runs with more than one lead
   int handed_over = 0;
   std::chrono::milliseconds longest_handover{0};
+  std::uint32_t slowest_seed = 0;  // of the longest handover
   int forgotten = 0;
   int ended_twice = 0;
   std::map<std::string, int> endings;
@@ -33,6 +34,7 @@ void run_one(const JointWeather& weather, std::uint32_t seed, JointTally& tally)
   tally.most_restarts = std::max(tally.most_restarts, cluster.most_restarts());
   tally.taken_over += cluster.takeovers() > 1 ? 1 : 0;
   tally.handed_over += cluster.handovers() > 0 ? 1 : 0;
+  if (cluster.longest_handover() > tally.longest_handover) tally.slowest_seed = seed;
   tally.longest_handover = std::max(tally.longest_handover, cluster.longest_handover());
   tally.forgotten += cluster.has_forgotten() ? 1 : 0;
   tally.ended_twice += cluster.ends() > 1 ? 1 : 0;
@@ -92,6 +94,7 @@ TEST_CASE("a leader that gets a signal hands the job over within a second") {
   weather.leader_leaves = weather.seats / 2;  // a majority remains
   weather.comeback_chance = 0;
   const JointTally tally = run_joint(weather, 200);
+  INFO(replay(tally.slowest_seed));
   CHECK(tally.longest_handover < std::chrono::seconds(1));
   if (seeds_are_chosen()) return;
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});

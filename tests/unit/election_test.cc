@@ -233,6 +233,9 @@ TEST_CASE("a leader that resigns releases its votes, still votes, and requests n
   seat.win();
   seat.votes(2, true);
   CHECK_FALSE(has_successor(seat.state));  // seat 0 is unreachable, and one of three is no majority
+  Driver joined = seat;
+  joined.hears(joined.ballot(0, BallotKind::Look));  // it is alive, though it has not voted yet
+  CHECK(has_successor(joined.state));
   seat.event(Resign{});
   CHECK_FALSE(is_leading(seat.state, seat.now));
   CHECK(seat.count<Vacant>() == 1);
@@ -249,6 +252,29 @@ TEST_CASE("a leader that resigns releases its votes, still votes, and requests n
     CHECK(seat.count<AskSeat>() == 0);
     CHECK(seat.count<Resigned>() == 0);
   }
+}
+
+// When a leader resigns, a seat may learn it before another seat does and refuses.
+TEST_CASE("a seat that has refused its vote and then looks itself is asked again at once") {
+  const bool looks_first = GENERATE(false, true);
+  Driver seat = Driver::old();
+  REQUIRE(seat.asked(2));
+  const auto look = [&] { seat.hears(seat.ballot(2, BallotKind::Look)); };
+  const auto refuse = [&] {
+    seat.event(
+        VoteCame{2, {.number = *seat.state.seats[2].asked, .instance = 102, .free_in = kLease}});
+  };
+  seat.wait(1ms);
+  if (looks_first) look();
+  refuse();
+  if (!looks_first) look();
+  CHECK_FALSE(seat.asked(2));  // not as fast as the network permits
+  seat.wait(kLease / 64);
+  REQUIRE(seat.asked(2));
+  seat.votes(2, true);
+  seat.wait(kLease / 64);
+  look();
+  CHECK_FALSE(seat.asked(2));  // its answer is known
 }
 
 TEST_CASE("a seat can be elected over links that take longer than a lease to open") {
