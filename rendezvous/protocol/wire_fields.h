@@ -2,6 +2,7 @@
 // Include it only in sources that define layouts.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,8 +18,11 @@ namespace drun::rendezvous {
 constexpr WireRange kCount{0, std::int64_t{1} << 30};
 constexpr WireRange kPid{0, std::int64_t{1} << 30};
 constexpr WireRange kSignal{0, 127};
-constexpr std::int64_t kMostMilliseconds = std::int64_t{1} << 50;
-constexpr std::int64_t kMostMicroseconds = std::int64_t{1} << 60;
+// Up to 140 years: the sum of two durations fits in the clocks' nanoseconds.
+constexpr std::int64_t kMostMilliseconds = std::int64_t{1} << 42;
+constexpr std::int64_t kMostMicroseconds = std::int64_t{1} << 52;
+static_assert(kMostMilliseconds <= std::chrono::nanoseconds::max() / std::chrono::milliseconds(2));
+static_assert(kMostMicroseconds <= std::chrono::nanoseconds::max() / std::chrono::microseconds(2));
 constexpr std::size_t kNameBytes = 256;       // role, host
 constexpr std::size_t kIdentityBytes = 4096;  // run id, addresses, paths
 constexpr std::size_t kSentenceBytes = 4096;
