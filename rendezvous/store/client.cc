@@ -129,6 +129,15 @@ Result<bool> StoreClient::check(std::span<const std::string> keys) {
   return answer == 0;
 }
 
+Result<bool> StoreClient::remove(std::string_view key) {
+  begin(Opcode::DeleteKey, shown(key));
+  put_key(key);
+  if (const Result<void> sent = send(); !sent) return sent.error();
+  const Result<std::int64_t> count = read_number();
+  if (!count) return count.error();
+  return *count > 0;
+}
+
 // --- Requests and answers
 
 void StoreClient::begin(Opcode opcode, std::string subject) {

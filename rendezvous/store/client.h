@@ -75,6 +75,8 @@ class StoreClient {
   Result<void> wait(std::span<const std::string> keys);
   // Whether all keys exist.
   Result<bool> check(std::span<const std::string> keys);
+  // Whether there was such a key.
+  Result<bool> remove(std::string_view key);
 
  private:
   // A request: begin, the fields in the wire's order, send. `subject`: its name in error messages.

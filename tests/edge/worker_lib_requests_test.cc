@@ -359,6 +359,24 @@ TEST_CASE("wait_any returns an operation that is done or has failed") {
   CHECK(test::error_of([] { wait_any({}); }).starts_with("usage: "));
 }
 
+// It does not fit in the clock when it is added to the current time.
+TEST_CASE("the longest time is a timeout for every wait") {
+  constexpr milliseconds kForever = milliseconds::max();
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm", "tcp");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend, kForever));
+    std::vector<int> number{rank};
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(20));
+    group.all_reduce(number, async_op).wait(kForever);
+    const std::vector<Work> all{group.all_reduce(number, async_op)};
+    expect(wait_any(all, kForever) == 0, "wait_any");
+    wait_all({group.all_reduce(number, async_op)}, kForever);
+    group.monitored_barrier({kForever});
+    expect(number[0] == 4, "the sum");
+  }));
+}
+
 TEST_CASE("a group refuses more pending operations than its limit, and remains usable") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {

@@ -16,10 +16,14 @@ inline Deadline coarse_now() {
   return Deadline(std::chrono::seconds(tick.tv_sec) + std::chrono::nanoseconds(tick.tv_nsec));
 }
 
+// Longer times count as this one: a deadline in milliseconds::max() does not fit in the clock.
+inline constexpr std::chrono::milliseconds kLongestTime = std::chrono::hours(24 * 365);
+
 // Times of 10 s and more are counted from the clock's last tick, because every call computes a
 // deadline.
 inline Deadline deadline_in(std::chrono::milliseconds time) {
-  return (time < std::chrono::seconds(10) ? Deadline::clock::now() : coarse_now()) + time;
+  const auto bounded = std::clamp(time, -kLongestTime, kLongestTime);
+  return (bounded < std::chrono::seconds(10) ? Deadline::clock::now() : coarse_now()) + bounded;
 }
 
 // The remaining time in ms. At least 1 ms, so that a request at the last moment is made once.

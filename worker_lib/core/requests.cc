@@ -1,4 +1,5 @@
 #include "worker_lib/core/requests.h"
+#include "worker_lib/base/deadline.h"
 
 #include <algorithm>
 #include <iterator>
@@ -86,7 +87,7 @@ void Request::wait() {
 bool Request::wait_for(std::chrono::milliseconds time) {
   if (is_done()) return true;
   std::unique_lock lock(mutex_);
-  return done_.wait_for(lock, time, [this] { return state_ == State::Done; });
+  return done_.wait_until(lock, deadline_in(time), [this] { return state_ == State::Done; });
 }
 
 bool Request::is_open() const {
@@ -329,7 +330,7 @@ std::size_t wait_any(const std::vector<Work>& works, Work::Timeout timeout) {
   while (true) {
     for (std::size_t i = 0; i < works.size(); ++i)
       if (works[i].is_completed()) return i;
-    const auto passed = Clock::now() - began;
+    const auto passed = std::chrono::duration_cast<milliseconds>(Clock::now() - began);
     if (timeout && passed >= *timeout) throw late("wait_any", *timeout, "no operation is done");
     if (passed < kPollTime) {
       std::this_thread::yield();

@@ -11,6 +11,7 @@
 
 #include "drun/error.h"
 #include "rendezvous/base/text.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/store/file_log.h"
 
 namespace drun::worker {
@@ -19,7 +20,7 @@ namespace {
 using Kind = WorkerError::Kind;
 using Clock = std::chrono::steady_clock;
 
-// Keys of the users' begin with "u".
+// Keys of the users' begin with "u"; a record of such a key with "d" instead removes it.
 const std::string kSize = "size";
 const std::string kStale = "stale";
 std::string here(int rank) { return "here/" + std::to_string(rank); }
@@ -28,7 +29,7 @@ std::string left(int rank) { return "left/" + std::to_string(rank); }
 class FileKeyStore final : public KeyStore {
  public:
   FileKeyStore(const FileStoreSpec& spec, Milliseconds timeout) : spec_(spec), log_(spec.path) {
-    const Locked locked(*this, Clock::now() + timeout);
+    const Locked locked(*this, deadline_in(timeout));
     const std::string size = std::to_string(spec.size);
     const auto told = values_.find(kSize);
     const bool is_stale = values_.count(kStale) > 0 || values_.count(here(spec.rank)) > 0 ||
@@ -57,7 +58,7 @@ class FileKeyStore final : public KeyStore {
 
   void set(const std::string& key, const std::string& value, Milliseconds timeout) override {
     const std::lock_guard lock(mutex_);
-    const Locked locked(*this, Clock::now() + timeout);
+    const Locked locked(*this, deadline_in(timeout));
     check_fresh();
     put("u" + key, value);
   }
@@ -68,7 +69,7 @@ class FileKeyStore final : public KeyStore {
   }
   std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
     const std::lock_guard lock(mutex_);
-    const Locked locked(*this, Clock::now() + timeout);
+    const Locked locked(*this, deadline_in(timeout));
     check_fresh();
     std::int64_t value = 0;
     if (const auto found = values_.find("u" + key); found != values_.end())
@@ -80,7 +81,7 @@ class FileKeyStore final : public KeyStore {
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired, Milliseconds timeout) override {
     const std::lock_guard lock(mutex_);
-    const Locked locked(*this, Clock::now() + timeout);
+    const Locked locked(*this, deadline_in(timeout));
     check_fresh();
     const auto found = values_.find("u" + key);
     const bool is_missing = found == values_.end();
@@ -95,9 +96,15 @@ class FileKeyStore final : public KeyStore {
   }
   bool has(const std::string& key, Milliseconds timeout) override {
     const std::lock_guard lock(mutex_);
-    const Locked locked(*this, Clock::now() + timeout);
+    const Locked locked(*this, deadline_in(timeout));
     check_fresh();
     return values_.count("u" + key) > 0;
+  }
+  void remove(const std::string& key, Milliseconds timeout) override {
+    const std::lock_guard lock(mutex_);
+    const Locked locked(*this, deadline_in(timeout));
+    check_fresh();
+    if (values_.count("u" + key) > 0) put("d" + key, "");
   }
 
  private:
@@ -106,7 +113,7 @@ class FileKeyStore final : public KeyStore {
    public:
     Locked(FileKeyStore& store, Clock::time_point deadline) : store_(store) {
       store.log_.acquire(deadline, [&store](std::string key, std::string value) {
-        store.values_[std::move(key)] = std::move(value);
+        store.keep(std::move(key), std::move(value));
       });
     }
     ~Locked() { store_.log_.release(); }
@@ -119,7 +126,15 @@ class FileKeyStore final : public KeyStore {
 
   void put(const std::string& key, const std::string& value) {
     log_.append(key, value);
-    values_[key] = value;
+    keep(key, value);
+  }
+  void keep(std::string key, std::string value) {
+    if (key.starts_with("d")) {
+      key.front() = 'u';
+      values_.erase(key);
+    } else {
+      values_[std::move(key)] = std::move(value);
+    }
   }
   int here_count() const {
     int count = 0;
@@ -151,7 +166,7 @@ class FileKeyStore final : public KeyStore {
 
   template <typename Then>
   void await(const std::vector<std::string>& keys, Milliseconds timeout, const Then& then) {
-    const Clock::time_point deadline = Clock::now() + timeout;
+    const Clock::time_point deadline = deadline_in(timeout);
     auto pause = Milliseconds(1);
     while (true) {
       std::string key;

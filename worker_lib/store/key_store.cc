@@ -7,6 +7,7 @@
 
 #include "drun/error.h"
 #include "rendezvous/base/text.h"
+#include "worker_lib/base/deadline.h"
 
 namespace drun {
 namespace {
@@ -48,6 +49,10 @@ class MemoryKeyStore final : public KeyStore {
     const std::lock_guard lock(mutex_);
     return values_.count(key) > 0;
   }
+  void remove(const std::string& key, Milliseconds) override {
+    const std::lock_guard lock(mutex_);
+    values_.erase(key);
+  }
 
  private:
   void put(const std::string& key, const std::string& value) {
@@ -57,7 +62,9 @@ class MemoryKeyStore final : public KeyStore {
   void await(std::unique_lock<std::mutex>& lock, const std::vector<std::string>& keys,
              Milliseconds timeout) {
     for (const std::string& key : keys) {
-      if (changed_.wait_for(lock, timeout, [&] { return values_.count(key) > 0; })) continue;
+      if (changed_.wait_until(lock, worker::deadline_in(timeout),
+                              [&] { return values_.count(key) > 0; }))
+        continue;
       throw WorkerError({.kind = WorkerError::Kind::Timeout,
                          .message = "no rank set \"" + key + "\" in the store within " +
                                     std::to_string(timeout.count()) + " ms"});
@@ -95,6 +102,9 @@ class PrefixKeyStore final : public KeyStore {
   }
   bool has(const std::string& key, Milliseconds timeout) override {
     return store_->has(prefix_ + key, timeout);
+  }
+  void remove(const std::string& key, Milliseconds timeout) override {
+    store_->remove(prefix_ + key, timeout);
   }
 
  private:

@@ -75,6 +75,11 @@ class TcpKeyStore final : public KeyStore {
     if (!is_there) turn.raise_silent(is_there.error());
     return *is_there;
   }
+  void remove(const std::string& key, Milliseconds timeout) override {
+    const Turn turn(*this, timeout, kMostConnections);
+    if (const auto was_there = turn.client().remove(key); !was_there)
+      turn.raise_silent(was_there.error());
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -86,7 +91,9 @@ class TcpKeyStore final : public KeyStore {
    public:
     // One of the first `places`. Throws Store when the operation's time is over before it has one.
     Turn(TcpKeyStore& store, Milliseconds timeout, std::size_t places)
-        : store_(store), deadline_(Clock::now() + timeout), place_(store.take(deadline_, places)) {
+        : store_(store),
+          deadline_(worker::deadline_in(timeout)),
+          place_(store.take(deadline_, places)) {
       std::unique_ptr<StoreClient>& client = store_.connections_[place_];
       if (!client) {
         StoreClient::Options options = store_.options_;

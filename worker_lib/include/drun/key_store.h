@@ -35,6 +35,8 @@ class KeyStore {
   // Waits until every key has been set.
   virtual void wait(const std::vector<std::string>& keys, Milliseconds timeout) = 0;
   virtual bool has(const std::string& key, Milliseconds timeout) = 0;
+  // The key is missing afterwards. Those who still wait for it wait until it is set again.
+  virtual void remove(const std::string& key, Milliseconds timeout) = 0;
 };
 
 // A client of the store at host:port. Retries until the timeout.
