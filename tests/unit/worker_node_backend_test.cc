@@ -12,6 +12,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/memory_mesh.h"
+#include "worker_lib/core/join.h"
 #include "worker_lib/node/node_layout.h"
 
 namespace drun::test {
@@ -349,6 +350,22 @@ TEST_CASE(
   CHECK(layout.local_rank_of(4) == 1);
   CHECK_FALSE(layout.is_contiguous());
   CHECK(worker::NodeLayout({0, 0, 1, 1, 2}).is_contiguous());
+}
+
+// As NodeLayout and the backends require, whatever the numbers in the group that it is part of.
+TEST_CASE("a group of some ranks numbers its nodes from 0") {
+  worker::GroupParts group;
+  group.rank = 3;
+  group.size = 6;
+  group.node_of = {0, 0, 1, 1, 1, 2};
+  group.world_ranks = {4, 5, 6, 7, 8, 9};
+  const worker::GroupParts node = worker::part_of(group, {2, 3, 4}, 7);
+  CHECK(node.node_of == std::vector<int>{0, 0, 0});
+  CHECK(node.world_ranks == std::vector<int>{6, 7, 8});
+  CHECK(node.rank == 1);
+  CHECK(node.size == 3);
+  CHECK(node.label == 7);
+  CHECK(worker::part_of(group, {5, 3, 0, 4}, 7).node_of == std::vector<int>{0, 1, 2, 1});
 }
 
 }  // namespace drun::test

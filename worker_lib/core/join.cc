@@ -13,6 +13,7 @@
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/gloo/gloo_backend.h"
+#include "worker_lib/node/node_layout.h"
 #include "worker_lib/start/hosted_store.h"
 #include "worker_lib/start/init_plan.h"
 #include "worker_lib/start/local_address.h"
@@ -64,7 +65,7 @@ class Joining {
       : options_(options),
         plan_(std::move(plan)),
         backend_(std::move(backend)),
-        deadline_(std::chrono::steady_clock::now() + options.timeout) {}
+        deadline_(deadline_in(options.timeout)) {}
 
   GroupParts join() {
     auto job = std::make_shared<Job>();
@@ -217,6 +218,19 @@ class Joining {
 };
 
 }  // namespace
+
+GroupParts part_of(const GroupParts& group, const std::vector<int>& ranks, std::uint32_t label) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), group.rank);
+  GroupParts part{.job = group.job,
+                  .rank = static_cast<int>(mine - ranks.begin()),
+                  .size = static_cast<int>(ranks.size()),
+                  .node_of = nodes_among(group.node_of, ranks),
+                  .world_ranks = {},
+                  .label = label};
+  for (const int rank : ranks)
+    part.world_ranks.push_back(group.world_ranks[static_cast<std::size_t>(rank)]);
+  return part;
+}
 
 BackendContext context_of(const GroupParts& parts, Deadline deadline) {
   BackendContext context;

@@ -50,6 +50,10 @@ struct GroupParts {
   std::unique_ptr<Backend> backend = nullptr;
 };
 
+// These ranks of the group as a new group, in this order. This process is one of them. The store
+// and the backend are missing.
+GroupParts part_of(const GroupParts& group, const std::vector<int>& ranks, std::uint32_t label);
+
 // The context of a backend of the group. Its store is a part of the group's.
 BackendContext context_of(const GroupParts& parts, Deadline deadline);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker_lib/node/node_layout.h"
+
 namespace drun::worker {
 
 Member connect_member(const BackendContext& group, std::vector<int> ranks, std::string name,
@@ -12,14 +14,7 @@ Member connect_member(const BackendContext& group, std::vector<int> ranks, std::
   context.rank = static_cast<int>(me - ranks.begin());
   context.size = static_cast<int>(ranks.size());
   context.is_debug = false;  // compared by the group as a whole
-  context.node_of.clear();
-  std::vector<int> met;  // the group's node numbers, in the order of this backend's
-  for (const int rank : ranks) {
-    const int node = group.node_of[static_cast<std::size_t>(rank)];
-    auto known = std::find(met.begin(), met.end(), node);
-    if (known == met.end()) known = met.insert(met.end(), node);
-    context.node_of.push_back(static_cast<int>(known - met.begin()));
-  }
+  context.node_of = nodes_among(group.node_of, ranks);
   if (group.store) context.store = make_prefix_key_store(std::move(name), group.store);
   return {factory(context), std::move(ranks), std::move(what)};
 }

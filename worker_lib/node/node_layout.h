@@ -8,6 +8,21 @@
 
 namespace drun::worker {
 
+// The nodes of some ranks of a group, numbered from 0 in the order of these ranks. `node_of`: the
+// node of each rank of the group.
+inline std::vector<int> nodes_among(const std::vector<int>& node_of,
+                                    const std::vector<int>& ranks) {
+  std::vector<int> met;  // the group's node numbers
+  std::vector<int> numbers;
+  for (const int rank : ranks) {
+    const int node = node_of[static_cast<std::size_t>(rank)];
+    auto known = std::find(met.begin(), met.end(), node);
+    if (known == met.end()) known = met.insert(met.end(), node);
+    numbers.push_back(static_cast<int>(known - met.begin()));
+  }
+  return numbers;
+}
+
 class NodeLayout {
  public:
   // `node_of`: the node of each rank. Nodes are numbered from 0, in the order of their first ranks.
