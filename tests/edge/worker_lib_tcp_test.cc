@@ -76,6 +76,10 @@ class CountedStore final : public KeyStore {
     ++calls;
     return store_->has(key, timeout);
   }
+  void remove(const std::string& key, Milliseconds timeout) override {
+    ++calls;
+    store_->remove(key, timeout);
+  }
 
   std::atomic<int> calls = 0;
 
@@ -388,6 +392,20 @@ TEST_CASE("a large message uses one connection if the others fail") {
   CHECK(got == data);
 }
 
+// It computes, loads data or writes a checkpoint. The kernel must not take that for an outage,
+// though the data that waits for it fills its buffer.
+TEST_CASE("a rank that does not read for longer than an outage takes to notice is not lost") {
+  const StoreProcess store;
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over("tcp", seconds(200)));
+    group.barrier();
+    if (rank == 1) std::this_thread::sleep_for(seconds(33));
+    std::vector<float> data(2'000'000, 1);
+    group.all_reduce(data);
+    expect(data.front() == 2 && data.back() == 2, "the sum");
+  }));
+}
+
 TEST_CASE("messages that no one receives use a limited window, and further ones wait outside") {
   using namespace worker::tcp;
   constexpr std::size_t kInWindow = kWindowBytes / (kEagerBytes + 2 * kHeadBytes);
@@ -631,7 +649,7 @@ class CountedMesh final : public worker::Mesh {
   void abort() noexcept override { mesh_->abort(); }
   bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }
   std::vector<Lifeline> lifelines() const override { return mesh_->lifelines(); }
-  void tell_lost(int rank) noexcept override { mesh_->tell_lost(rank); }
+  bool tell_lost(int rank) noexcept override { return mesh_->tell_lost(rank); }
 
  private:
   class Counted final : public Transfer {

@@ -199,9 +199,9 @@ class MemoryBackend final : public Backend {
     return lines;
   }
   bool detects_ends() const override { return gpu_->detects_ends(); }
-  void tell_lost(int rank) noexcept override {
-    if (is_host_told_) host_->tell_lost(rank);
+  bool tell_lost(int rank) noexcept override {
     gpu_->tell_lost(rank);
+    return !is_host_told_ || host_->tell_lost(rank);
   }
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
     return host_->alloc_shared(size_bytes, turn);

@@ -31,7 +31,9 @@ using Milliseconds = std::chrono::milliseconds;
 // Backends that keep deadlines themselves report more details than the group can. They get this
 // time after the deadline, which is enough for a process that waits for a processor.
 constexpr Milliseconds kBackstop{5000};
-constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
+// The end of a barrier stays in the store during as many later ones, since threads of a rank may be
+// in several at once.
+constexpr int kKeptBarriers = 16;
 // Of one group. A thread polls each message every few milliseconds.
 constexpr std::size_t kMostPending = 16'384;
 
@@ -96,8 +98,7 @@ ProcessGroup::Group::Group(worker::GroupParts parts)
 }
 
 void ProcessGroup::Group::on_end(int rank) {
-  failure_.add_end(rank);
-  if (is_backend_told_) parts_.backend->tell_lost(rank);
+  if (!is_backend_told_ || parts_.backend->tell_lost(rank)) failure_.add_end(rank);
 }
 
 ProcessGroup::Group::~Group() {
@@ -113,7 +114,7 @@ ProcessGroup::Group::~Group() {
 }
 
 Deadline ProcessGroup::Group::deadline(Timeout timeout) const {
-  return worker::deadline_in(std::min(timeout.value_or(parts_.job->timeout), kLongest));
+  return worker::deadline_in(timeout.value_or(parts_.job->timeout));
 }
 
 template <typename Namer>
@@ -136,7 +137,7 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
                     first.operation + ": " + first.message,
                 first.peer);
   }
-  const Milliseconds time = std::min(limit, kLongest);
+  const Milliseconds time = std::min(limit, worker::kLongestTime);
   return {.deadline = worker::deadline_in(time), .time = time};
 }
 
@@ -417,16 +418,23 @@ void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
   if (parts_.size == 1) return;
   const WaitMark mark;
   std::unique_lock submitting(submitting_);
-  const std::string prefix = "monitored_barrier/" + std::to_string(++barriers_) + "/";
+  const int number = ++barriers_;
   submitting.unlock();
+  const auto prefix_of = [](int barrier) {
+    return "monitored_barrier/" + std::to_string(barrier) + "/";
+  };
+  const std::string prefix = prefix_of(number);
+  const std::string own = prefix + std::to_string(parts_.rank);
   KeyStore& store = *parts_.store;
   try {
     if (parts_.rank == 0) {
       wait_for_all(prefix, deadline, names_all);
-      return store.set(prefix + "all", "", left_until(deadline));
+      store.set(prefix + "all", "", left_until(deadline));
+      if (number > kKeptBarriers) forget(prefix_of(number - kKeptBarriers) + "all");
+      return;
     }
-    store.set(prefix + std::to_string(parts_.rank), "", left_until(deadline));
-    if (wait_or_lose({prefix + "all"}, {0}, deadline)) return;
+    store.set(own, "", left_until(deadline));
+    if (wait_or_lose({prefix + "all"}, {0}, deadline)) return forget(own);  // rank 0 has seen it
     throw error(Kind::Timeout, name,
                 "rank 0 did not report in time that every rank is there; it names those missing");
   } catch (const BackendFailure& failure) {
@@ -434,6 +442,14 @@ void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
   } catch (const WorkerError& failure) {
     if (failure.rank() == parts_.rank) throw;
     throw error(failure.kind(), name, failure.message());
+  }
+}
+
+// Keeps the store small. The rank that hosts it may have ended.
+void ProcessGroup::Group::forget(const std::string& key) {
+  try {
+    parts_.store->remove(key, worker::kReportTime);
+  } catch (const WorkerError&) {
   }
 }
 
@@ -569,16 +585,7 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::create(const Subgroup&
             });
   }
   if (!subgroup.color) return nullptr;
-  worker::GroupParts parts{.job = parts_.job,
-                           .rank = new_rank,
-                           .size = static_cast<int>(ranks.size()),
-                           .label = ++parts_.job->groups};
-  parts.node_of.clear();
-  parts.world_ranks.clear();
-  for (const int rank : ranks) {
-    parts.node_of.push_back(parts_.node_of[static_cast<std::size_t>(rank)]);
-    parts.world_ranks.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
-  }
+  worker::GroupParts parts = worker::part_of(parts_, ranks, ++parts_.job->groups);
   if (parts_.store) {
     const std::string prefix =
         "group/" + std::to_string(number) + "/" + std::to_string(*subgroup.color);

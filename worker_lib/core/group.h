@@ -121,6 +121,7 @@ class ProcessGroup::Group {
   bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,
                     Deadline deadline);
   void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
+  void forget(const std::string& key);
 
   // Breaks the group unless it is broken already. Returns the error to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);

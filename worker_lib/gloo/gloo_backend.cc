@@ -137,7 +137,7 @@ class GlooMesh final : public Mesh {
   void abort() noexcept override;
   bool keeps_deadlines() const override { return false; }
   std::vector<Lifeline> lifelines() const override { return {}; }
-  void tell_lost(int rank) noexcept override;
+  bool tell_lost(int rank) noexcept override;
 
  private:
   // Transfers one message at a time. Its buffer is all of memory, with addresses as offsets, so
@@ -355,10 +355,11 @@ void GlooMesh::abort() noexcept {
   }
 }
 
-void GlooMesh::tell_lost(int rank) noexcept {
-  if (rank < 0 || rank >= size_) return;
+bool GlooMesh::tell_lost(int rank) noexcept {
+  if (rank < 0 || rank >= size_) return true;
   lost_[static_cast<std::size_t>(rank)] = true;
   wake(rank);
+  return true;
 }
 
 std::unique_ptr<Mesh> make_gloo_mesh(const BackendContext& context) {

@@ -50,7 +50,7 @@ class Mesh {
   virtual void abort() noexcept = 0;
   virtual bool keeps_deadlines() const = 0;
   virtual std::vector<Lifeline> lifelines() const = 0;
-  virtual void tell_lost(int rank) noexcept = 0;
+  virtual bool tell_lost(int rank) noexcept = 0;
 };
 
 }  // namespace drun::worker

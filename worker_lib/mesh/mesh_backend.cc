@@ -257,9 +257,9 @@ class MeshBackend final : public Backend, public SharesReceives {
   }
   bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }
   std::vector<Lifeline> lifelines() const override { return of_messages().lifelines(); }
-  void tell_lost(int rank) noexcept override {
-    mesh_->tell_lost(rank);
+  bool tell_lost(int rank) noexcept override {
     if (other_) other_->tell_lost(rank);
+    return mesh_->tell_lost(rank);
   }
 
  private:

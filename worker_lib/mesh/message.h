@@ -60,8 +60,9 @@ struct EarlyMessage {
 
 // A rank's knowledge of the end of another one.
 struct PeerEnd {
-  std::string why{};     // the connection's error
-  bool is_told = false;  // tell_lost() has named the rank
+  std::string why{};           // the connection's error
+  bool is_told = false;        // tell_lost() has named the rank
+  bool is_of_network = false;  // the process may live
 
   BackendFailure failure(int rank) const;  // PeerLost
 };

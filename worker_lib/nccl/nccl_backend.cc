@@ -175,7 +175,10 @@ class NcclBackend final : public Backend {
 
   void abort() noexcept override { communicators_.close(); }
   bool detects_ends() const override { return false; }
-  void tell_lost(int rank) noexcept override { communicators_.stop().tell_lost(rank); }
+  bool tell_lost(int rank) noexcept override {
+    communicators_.stop().tell_lost(rank);
+    return true;
+  }
 
   bool splits() const override { return is_wanted_ && need_nccl().split != nullptr; }
   std::shared_ptr<void> split(std::optional<int> color, int key, const Turn& turn) override {

@@ -163,12 +163,15 @@ class NodeBackend final : public Backend {
     }
     return lines;
   }
-  void tell_lost(int rank) noexcept override {
+  bool tell_lost(int rank) noexcept override {
+    // The others have connections, and lose them, too.
+    if (!members_.all.backend->tell_lost(rank)) return false;
     for (const Member* member : members()) {
       const auto found = std::find(member->ranks.begin(), member->ranks.end(), rank);
       if (found == member->ranks.end()) continue;
       member->backend->tell_lost(static_cast<int>(found - member->ranks.begin()));
     }
+    return true;
   }
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
     if (!members_.node.backend) return nullptr;

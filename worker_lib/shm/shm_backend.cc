@@ -49,7 +49,10 @@ class ShmBackend final : public Backend, public SharesReceives {
     return messages_.start_recv(data, std::nullopt, tag, claim);
   }
 
-  void tell_lost(int rank) noexcept override { abort_flag_.tell_lost(rank); }
+  bool tell_lost(int rank) noexcept override {
+    abort_flag_.tell_lost(rank);
+    return true;
+  }
   void abort() noexcept override { abort_flag_.raise(); }
   std::vector<Lifeline> lifelines() const override { return lifelines_.lines; }
 

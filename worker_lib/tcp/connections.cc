@@ -31,6 +31,10 @@ constexpr int kMostReads = 16;               // of one connection at a time
 constexpr milliseconds kInteractiveTime{5};  // until the mode is set again
 constexpr Poller::Source kListenerSource{Poller::Source::Kind::Listener};
 
+std::string text_of_end(int error) {
+  return error != 0 ? std::strerror(error) : "it closed the connection";
+}
+
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 bool is_transient(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -127,13 +131,17 @@ bool Connections::is_usable(int rank, std::size_t lane) {
   return one.state() == Outbox::State::Open && !one.is_held();
 }
 
-void Connections::push_first(int rank, const Frame& frame) {
+void Connections::call_back(int rank) noexcept {
   try {
     call(rank);
   } catch (const BackendFailure& failure) {
     own_failure_ = failure;
-    return;
   }
+}
+
+void Connections::push_first(int rank, const Frame& frame) {
+  call_back(rank);
+  if (own_failure_) return;
   if (!is_gone(rank)) out(rank).push_first(frame);
   flush(rank);
 }
@@ -175,6 +183,11 @@ void Connections::take_answer(int rank, std::size_t lane) {
                     "the ranks were started by different jobs");
   held.out.release(proof(Prover::Caller));
   flush(rank, lane);
+}
+
+// `error`: of a connection to or from that rank.
+void Connections::note(int rank, int error) {
+  peer(rank).end.is_of_network = peer(rank).end.is_of_network || is_network_error(error);
 }
 
 // An unused connection beside the first one is not missed.
@@ -253,7 +266,11 @@ void Connections::read(std::uint32_t id) {
                                    : ::recv(in.fd.get(), buffer_.data(), buffer_.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && is_transient(errno)) return;
-    if (got <= 0) return end_in(id, got == 0 ? "it closed the connection" : std::strerror(errno));
+    if (got <= 0) {
+      const int error = got == 0 ? 0 : errno;
+      if (in.from >= 0) note(in.from, error);
+      return end_in(id, text_of_end(error));
+    }
     const auto bytes = static_cast<std::size_t>(got);
     keep_interactive(in);
     received_bytes_ += bytes;
@@ -338,7 +355,10 @@ bool Connections::admit(Incoming& in, const Hello& hello) {
   in.lane = hello.lane;
   in.hello.reset();
   ++other.open_count;
-  if (hello.lane == 0) other.in_id = in.id;
+  if (hello.lane == 0) {
+    other.in_id = in.id;
+    call_back(in.from);  // it gives the caller a connection that tells it the end of this host
+  }
   std::erase_if(strangers_, [&in](const Stranger& each) { return each.id == in.id; });
   return true;
 }
@@ -379,8 +399,8 @@ void Connections::handle(Poller::Source source, std::uint32_t events) {
   if (from.is_held() && (events & EPOLLIN) != 0) return take_answer(rank, source.lane);
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     const int error = error_of(from.fd());
-    return end_lane(rank, source.lane,
-                    error != 0 ? std::strerror(error) : "it closed the connection");
+    note(rank, error);
+    return end_lane(rank, source.lane, text_of_end(error));
   }
   flush(rank, source.lane);
 }
@@ -435,10 +455,15 @@ void Connections::abort() noexcept {
   }
 }
 
-void Connections::tell_lost(int rank) noexcept {
-  peer(rank).end.is_told = true;
-  end_out(rank, "its process has ended");
+bool Connections::tell_lost(int rank) noexcept {
+  Peer& lost = peer(rank);
+  const int fd = lost.lanes[0].out.fd();
+  const int error = fd >= 0 ? error_of(fd) : 0;
+  note(rank, error);
+  lost.end.is_told = !lost.end.is_of_network;
+  end_out(rank, error != 0 ? text_of_end(error) : "its process has ended");
   await_end(rank);
+  return lost.end.is_told;
 }
 
 void Connections::check_alive() const {

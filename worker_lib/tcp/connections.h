@@ -60,6 +60,8 @@ class Connections {
   // Makes the connection to that rank, unless there is or was one.
   void call(int rank, std::size_t lane = 0);
   void call_all();
+  // As call(rank). A failure becomes that of all messages.
+  void call_back(int rank) noexcept;
   // A rank that call_all() has not reached yet, and that has not refused either; with a job key,
   // also one that has not called this rank, so that none waits for a rank that has returned.
   std::optional<int> unanswered() const;
@@ -93,7 +95,8 @@ class Connections {
   // --- Ends
 
   void abort() noexcept;
-  void tell_lost(int rank) noexcept;
+  // As Backend's.
+  bool tell_lost(int rank) noexcept;
   bool is_aborted() const { return is_aborted_; }
   // Throws if all messages of this rank have failed.
   void check_alive() const;
@@ -152,6 +155,7 @@ class Connections {
   void exchange_places(const BackendContext& context);
   Poller::Source source_of(int rank, std::size_t lane) const;
 
+  void note(int rank, int error);
   void close(Lane& lane) const;
   void take_answer(int rank, std::size_t lane);
   void end_lane(int rank, std::size_t lane, const std::string& why);

@@ -19,7 +19,8 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
-constexpr int kSilence = 30;  // in seconds
+constexpr int kSilence = 30;       // in seconds
+constexpr int kRepeatedCalls = 4;  // after 1, 3, 7 and 15 s; an answer may take until 31 s
 
 struct Address {
   sockaddr_storage bytes{};
@@ -51,7 +52,9 @@ UniqueFd make_socket(int family) {
   return fd;
 }
 
-// Short messages leave at once; a host that is gone without a word is noticed within kSilence.
+// Short messages leave at once. The rank that accepts a connection sends nothing on it, and so the
+// kernel checks every kSilence whether the caller's host is there. TCP_USER_TIMEOUT would check the
+// caller's data, too, but also ends a connection to a rank that does not read for that long.
 void set_options(int fd) {
   const auto set = [fd](int level, int name, int value) {
     setsockopt(fd, level, name, &value, sizeof value);
@@ -61,7 +64,7 @@ void set_options(int fd) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, kSilence / 2);
   set(IPPROTO_TCP, TCP_KEEPINTVL, kSilence / 6);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * kSilence);
+  set(IPPROTO_TCP, TCP_SYNCNT, kRepeatedCalls);
 }
 
 // Absent: errno has the reason.
@@ -196,6 +199,11 @@ int error_of(int fd) {
   socklen_t size = sizeof error;
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
   return error;
+}
+
+bool is_network_error(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == EHOSTDOWN || error == ENETDOWN;
 }
 
 void delay_acknowledgments(int fd) {

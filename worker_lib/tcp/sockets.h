@@ -53,8 +53,10 @@ Listening listen_at(const std::string& address);
 // socket becomes writable when it is connected or has failed; error_of tells which. Throws System
 // if this host cannot open a connection, PeerLost if the address cannot be reached.
 UniqueFd dial(const Place& place);
-// The pending error of a socket; 0: none.
+// The pending error of a socket, which is none afterwards; 0: none.
 int error_of(int fd);
+// Whether the error means that the network, not the other process, has ended the connection.
+bool is_network_error(int error);
 
 // The next connection. Empty: errno has the reason, EAGAIN if none is waiting.
 UniqueFd accept_from(int listener);

@@ -61,13 +61,15 @@ class TcpMesh final : public DrivenMesh<TcpMesh, tcp::Send, tcp::Receive> {
     wake_all();
   }
   std::vector<Lifeline> lifelines() const override { return connections_.lifelines(); }
-  void tell_lost(int rank) noexcept override {
-    if (rank < 0 || rank >= size()) return;
+  bool tell_lost(int rank) noexcept override {
+    if (rank < 0 || rank >= size()) return true;
+    bool is_end = true;
     {
       const std::lock_guard lock(mutex_);
-      connections_.tell_lost(rank);
+      is_end = connections_.tell_lost(rank);
     }
     wake_all();
+    return is_end;
   }
 
   // --- As in DrivenMesh

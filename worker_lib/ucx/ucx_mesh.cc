@@ -65,11 +65,13 @@ class UcxMesh final : public DrivenMesh<UcxMesh, Send, Receive> {
   std::vector<Lifeline> lifelines() const override {
     return lookout_ ? lookout_->lifelines() : std::vector<Lifeline>();
   }
-  void tell_lost(int rank) noexcept override {
-    if (rank < 0 || rank >= size()) return;
+  bool tell_lost(int rank) noexcept override {
+    if (rank < 0 || rank >= size()) return true;
+    const bool is_end = !lookout_ || lookout_->tell_lost(rank);
     const Lock lock(mutex_);
     messages_.tell_lost(rank);
     wake_all();
+    return is_end;
   }
 
   // --- As in DrivenMesh

@@ -205,9 +205,10 @@ class Backend {
   // Whether this backend detects the end of another rank itself, in order with what that rank has
   // sent. If not, the group also tells it the ends that the kernel reports: of ranks on this node.
   virtual bool detects_ends() const { return true; }
-  // That rank's process has ended: fails operations that still need it. It is not a failure if the
-  // rank had already done its part of an operation.
-  virtual void tell_lost(int rank) noexcept { static_cast<void>(rank); }
+  // That rank's lifeline has ended, or the kernel reports the end of its process: fails operations
+  // that still need it. It is not a failure if the rank had already done its part of an operation.
+  // False: its process may live, since the backend knows that only the network to it has failed.
+  virtual bool tell_lost(int rank) noexcept { return static_cast<void>(rank), true; }
 
   // Allocates memory that this backend moves fastest; null if it has none. A collective. Freed with
   // the last copy.
