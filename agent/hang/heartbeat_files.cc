@@ -67,11 +67,24 @@ std::int64_t changed_ns(int fd) {
   return std::int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
 }
 
+// Makes the file kPulseBytes long. Returns an errno, or 0.
+int allocate(int fd) {
+  const int error = ::posix_fallocate(fd, 0, kPulseBytes);
+  if (error != EOPNOTSUPP && error != EINVAL) return error;
+  return ::ftruncate(fd, kPulseBytes) == 0 ? 0 : errno;
+}
+
 }  // namespace
 
 Result<void> HeartbeatFiles::prepare(int round, int workers) {
-  files_.clear();
   directory_.clear();
+  Result<void> made = make_files(round, workers);
+  if (!made) files_.clear();
+  return made;
+}
+
+Result<void> HeartbeatFiles::make_files(int round, int workers) {
+  files_.clear();
   if (workers > 0)
     if (Result<void> made = directory_.make(); !made) return made;
   for (int local_rank = 0; local_rank < workers; ++local_rank) {
@@ -79,8 +92,9 @@ Result<void> HeartbeatFiles::prepare(int round, int workers) {
     file.path = directory_.path() + "/" + std::to_string(round) + "." + std::to_string(local_rank);
     file.fd = UniqueFd(
         ::open(file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!file.fd || ::ftruncate(file.fd.get(), kPulseBytes) != 0)
-      return system_error("make heartbeat file " + file.path, errno);
+    const int error = file.fd ? allocate(file.fd.get()) : errno;
+    if (is_out_of_room(error) && directory_.move_to_disk()) return make_files(round, workers);
+    if (error != 0) return system_error("make heartbeat file " + file.path, error);
     file.made_ns = changed_ns(file.fd.get());
     files_.push_back(std::move(file));
   }

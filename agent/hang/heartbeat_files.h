@@ -1,8 +1,9 @@
 // edge. One heartbeat file per worker (DRUN_HEARTBEAT_FILE), in a directory that the agent creates.
 //
 // Files:   <round>.<local rank> in a scratch directory (scratch.h), 0600, of kPulseBytes zeros. In
-//          memory if possible, because stores into a file mapped from a disk cause disk writes. The
-//          agent reads through the descriptor with which it created the file, so a file that a
+//          memory if possible, because stores into a file mapped from a disk cause disk writes.
+//          Their blocks are allocated: a store into a page for which there is no room is a SIGBUS.
+//          The agent reads through the descriptor with which it created the file, so a file that a
 //          worker puts in its place is ignored.
 // Owner:   WorkerWatch; the destructor removes the directory.   Thread: the io_context's only.
 #pragma once
@@ -46,8 +47,8 @@ CallTimes read_call_times(std::string_view page, std::chrono::nanoseconds now);
 
 class HeartbeatFiles {
  public:
-  // Creates the files of a new round and removes those of the previous one. Errors: System, with
-  // the path.
+  // Creates the files of a new round and removes those of the previous one. On failure there are
+  // none. Errors: System, with the path.
   Result<void> prepare(int round, int workers);
 
   // Empty if there is no such file.
@@ -67,6 +68,7 @@ class HeartbeatFiles {
     std::int64_t made_ns = 0;
   };
 
+  Result<void> make_files(int round, int workers);
   std::string page(std::size_t local_rank) const;
 
   ScratchDirectory directory_{"heartbeats"};

@@ -44,7 +44,8 @@ std::vector<hang::Sample> sample_processes(const std::vector<int>& pids) {
 
 WorkerWatch::WorkerWatch(asio::io_context& io, const Log& log, const AgentSpec& spec,
                          std::span<const std::string> environment, Output& output)
-    : ras_(io, log, spec),
+    : log_(log),
+      ras_(io, log, spec),
       flights_(io, log, spec),
       collector_(io, environment),
       look_(io, ras_, flights_, collector_,
@@ -59,11 +60,12 @@ Result<void> WorkerWatch::prepare(const World& world) {
   gpu_fault_lines_.clear();
   kernel_log_.skip();
   if (Result<void> prepared = flights_.prepare(world); !prepared) return prepared;
-  const bool detects_hangs = timeout_.count() > 0;
-  const bool has_files = detects_hangs || (world.world_size > 1 && !world.is_preflight);
-  Result<void> prepared = heartbeats_.prepare(world.round, has_files ? world.local_world_size : 0);
-  if (prepared || detects_hangs) return prepared;
-  return heartbeats_.prepare(world.round, 0);
+  const bool has_files = timeout_.count() > 0 || (world.world_size > 1 && !world.is_preflight);
+  const Result<void> prepared =
+      heartbeats_.prepare(world.round, has_files ? world.local_world_size : 0);
+  if (!prepared && !std::exchange(has_warned_, true))
+    log_.warning("workers run without heartbeat files: " + prepared.error().message);
+  return {};
 }
 
 void WorkerWatch::start(const World& world, Pids pids, OnSuspects on_suspects) {

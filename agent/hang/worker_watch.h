@@ -43,7 +43,8 @@ class WorkerWatch {
               std::span<const std::string> environment, Output& output);
 
   // Creates heartbeat files also without hang detection, unless the world has a single worker: they
-  // show slow ranks. Errors: System if they cannot be created and hang detection is on.
+  // show slow ranks. If they cannot be created, the workers run without them, which is logged once.
+  // Errors: System if the files for PyTorch's Flight Recorder cannot be created.
   Result<void> prepare(const World& world);
   // Where PyTorch is asked for its Flight Recorder.
   std::vector<EnvironmentEntry> flight_environment(int local_rank) const {
@@ -81,6 +82,8 @@ class WorkerWatch {
   // the last sample. After stop(), none counts as quiet: they have ended.
   std::vector<WorkerFacts> facts_of(const NodeLook::Found& found, const std::vector<int>& pids);
 
+  const Log log_;
+  bool has_warned_ = false;  // that there are no heartbeat files
   ras::Service ras_;
   FlightRequests flights_;
   StackCollector collector_;

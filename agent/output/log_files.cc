@@ -66,7 +66,7 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
                                          : make_scratch_directory(kErrorFiles);
     if (!made) return Error{ErrorCode::Usage, made.error().message + "; set TMPDIR or --log-dir"};
     place_ = *std::move(made);
-    is_in_memory_ = place_.starts_with("/dev/shm/");
+    is_in_memory_ = is_in_memory_directory(place_);
     return {};
   }
   fs::create_directories(*log_dir, ec);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -31,6 +32,16 @@ namespace {
 std::string& parent() {
   static std::string directory;
   return directory;
+}
+
+// Scratch files are a few kilobytes per worker.
+constexpr std::uint64_t kLeastRoomBytes = 1024 * 1024;
+
+// True also for file systems that do not count their blocks.
+bool has_room(const std::string& directory) {
+  struct statvfs about {};
+  if (statvfs(directory.c_str(), &about) != 0 || about.f_blocks == 0) return true;
+  return std::uint64_t{about.f_bavail} * about.f_frsize >= kLeastRoomBytes;
 }
 
 Result<std::string> make_in(const std::string& base, std::string_view name) {
@@ -65,12 +76,20 @@ Result<std::string> temporary_directory() {
   return system_error("use the temporary directory " + tried, ec.value());
 }
 
+namespace {
+
+Result<std::string> make_on_disk(std::string_view name) {
+  const Result<std::string> base = temporary_directory();
+  return base ? make_scratch_directory_in(*base, name) : base;
+}
+
+}  // namespace
+
 Result<std::string> make_scratch_directory(std::string_view name) {
   for (const std::string& base : {parent(), std::string(kMemoryDirectory)})
-    if (!base.empty())
+    if (!base.empty() && has_room(base))
       if (Result<std::string> made = make_in(base, name)) return made;
-  const Result<std::string> base = temporary_directory();
-  Result<std::string> made = base ? make_scratch_directory_in(*base, name) : base;
+  Result<std::string> made = make_on_disk(name);
   if (made) return made;
   return with_context(made.error(), std::string("cannot use ") + kMemoryDirectory);
 }
@@ -87,9 +106,24 @@ Result<void> ScratchDirectory::make() {
   return {};
 }
 
+bool ScratchDirectory::move_to_disk() {
+  if (std::exchange(has_moved_, true)) return false;
+  Result<std::string> made = make_on_disk(name_);
+  if (!made) return false;
+  if (is_made()) remove_tree(path_.c_str());
+  path_ = *std::move(made);
+  return true;
+}
+
 void ScratchDirectory::clear() const {
   if (is_made()) remove_contents_of(path_.c_str());
 }
+
+bool is_in_memory_directory(std::string_view path) {
+  return path.starts_with(std::string(kMemoryDirectory) + "/");
+}
+
+bool is_out_of_room(int error_number) { return error_number == ENOSPC || error_number == EDQUOT; }
 
 void set_scratch_parent(std::string directory) { parent() = std::move(directory); }
 

@@ -1,7 +1,8 @@
 // edge. Directories for this process's short-lived files, in memory if possible.
 //
-// Place:   <parent>/drun_scratch.<name>.<random>, mode 0700. The parent is /dev/shm, or else the
-//          temporary directory; of an agent of --local-nodes, a directory of the launcher: if the
+// Place:   <parent>/drun_scratch.<name>.<random>, mode 0700. The parent is /dev/shm if it has room
+//          (in a Docker container it is 64 MB by default), or else the temporary directory; of an
+//          agent of --local-nodes, a directory of the launcher: if the
 //          launcher is killed, the agent and its guardian end together, and neither can remove a
 //          directory.
 // Removal: by the caller; if the process is killed, by the guardian (remove_if_killed); if that is
@@ -41,6 +42,9 @@ class ScratchDirectory {
   ~ScratchDirectory();
 
   Result<void> make();
+  // For a file in it that had no room (is_out_of_room): replaces it, and its content, by an empty
+  // one in the temporary directory. False if this fails, or if it has been replaced before.
+  bool move_to_disk();
   // Removes its content, as far as possible.
   void clear() const;
   bool is_made() const { return !path_.empty(); }
@@ -50,7 +54,14 @@ class ScratchDirectory {
  private:
   const std::string name_;
   std::string path_;
+  bool has_moved_ = false;
 };
+
+// Whether this path is below the memory directory.
+bool is_in_memory_directory(std::string_view path);
+
+// Whether this errno says that the file system, or the user's share of it, is full.
+bool is_out_of_room(int error_number);
 
 // From now on, directories are made in `directory`, which the caller's parent process removes.
 void set_scratch_parent(std::string directory);

@@ -12,6 +12,20 @@
 #include "rendezvous/tls/secret.h"
 
 namespace drun::agent {
+namespace {
+
+// Returns an errno, or 0.
+int write_key(const std::string& path, const std::string& key) {
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd) return errno;
+  const ssize_t count = ::write(fd.get(), key.data(), key.size());
+  if (count < 0) return errno;
+  return static_cast<std::size_t>(count) == key.size() ? 0 : ENOSPC;
+}
+
+}  // namespace
+
 Result<void> WorkerKeyFile::prepare(const JoinSpec& join, int round) {
   directory_.clear();
   path_.clear();
@@ -20,16 +34,19 @@ Result<void> WorkerKeyFile::prepare(const JoinSpec& join, int round) {
   if (!derived)
     return with_context(derived.error(), "cannot derive the worker key from the secret");
   std::string& key = *derived;
-  if (Result<void> made = directory_.make(); !made) return made;
-  path_ = directory_.path() + "/" + std::to_string(round);
-  const UniqueFd fd(
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  const bool is_written =
-      fd && ::write(fd.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size());
-  const int error = errno;
+  const Result<void> written = write(key, round);
   wipe(key);
-  if (is_written) return {};
-  return system_error("write the worker key to " + path_, error);
+  return written;
+}
+
+Result<void> WorkerKeyFile::write(const std::string& key, int round) {
+  if (Result<void> made = directory_.make(); !made) return made;
+  const std::string path = directory_.path() + "/" + std::to_string(round);
+  const int error = write_key(path, key);
+  if (is_out_of_room(error) && directory_.move_to_disk()) return write(key, round);
+  if (error != 0) return system_error("write the worker key to " + path, error);
+  path_ = path;
+  return {};
 }
 
 Result<std::vector<Command>> RoundCommands::make(const World& world,

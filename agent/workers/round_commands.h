@@ -40,6 +40,8 @@ class WorkerKeyFile {
   const std::string& path() const { return path_; }
 
  private:
+  Result<void> write(const std::string& key, int round);
+
   ScratchDirectory directory_{"worker_key"};
   std::string path_;
 };

@@ -118,6 +118,24 @@ TEST_CASE("workers that use CPU, print, or touch the heartbeat file are not hung
   CHECK(ended.code == 0);
 }
 
+TEST_CASE("workers run without heartbeat files if there is no room for them, with one warning") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can cover /dev/shm");
+    return;
+  }
+  const std::string script =
+      "mount -t tmpfs -o size=64k none /dev/shm; head -c 65536 /dev/zero >/dev/shm/full\n"
+      "TMPDIR=/dev/shm exec " +
+      std::string(drun_program()) + " --nproc-per-node=2 --hang-timeout=60 " +
+      built("examples/all_reduce");
+  const Ended ended = run({.argv = {"unshare", "--mount", "sh", "-c", script}}, 60s);
+  CAPTURE(ended.err);
+  CHECK(ended.code == 0);
+  const std::size_t warning = ended.err.find("without heartbeat files");
+  REQUIRE(warning != ended.err.npos);
+  CHECK(ended.err.find("without heartbeat files", warning + 1) == ended.err.npos);
+}
+
 TEST_CASE("a rank that is absent from a collective is named, with its position and the others'") {
   Nodes nodes(3, {"--nproc-per-node=2", kHangOption, "--max-restarts=1"});
   const TemporaryDirectory directory;

@@ -153,6 +153,24 @@ TEST_CASE("workers of a job with a secret get a private key file, another one in
   CHECK(keys[0]["0"] != keys[0]["1"]);
 }
 
+TEST_CASE("the key file is in the temporary directory if /dev/shm is full") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can cover /dev/shm");
+    return;
+  }
+  const TemporaryDirectory directory;
+  const std::string file = secret_file(directory, "secret", kSecret);
+  const std::string script =
+      "mount -t tmpfs -o size=64k none /dev/shm; head -c 65536 /dev/zero >/dev/shm/full\n"
+      "TMPDIR=" +
+      directory.path() + " exec " + drun_program() + " --secret-file=" + file +
+      " sh -c 'dirname $(dirname $DRUN_WORKER_KEY_FILE); wc -c <$DRUN_WORKER_KEY_FILE'";
+  const Ended ended = run({.argv = {"unshare", "--mount", "sh", "-c", script}});
+  CAPTURE(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.out == directory.path() + "\n64\n");
+}
+
 TEST_CASE("the key file of an outer job is not passed on, and a job without a secret has none") {
   Launch launch = shell_job({}, "echo \"<$DRUN_WORKER_KEY_FILE>\"");
   launch.environment["DRUN_WORKER_KEY_FILE"] = "/outer";

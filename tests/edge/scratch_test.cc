@@ -1,14 +1,21 @@
 #include "agent/process/scratch.h"
 
+#include <sched.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
+#include <string>
 
+#include "agent/hang/heartbeat_files.h"
+#include "rendezvous/base/pulse_page.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
@@ -31,6 +38,48 @@ std::set<std::string> names_in(const std::string& path) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(path)) names.insert(entry.path().filename());
   return names;
+}
+
+constexpr int kCannotMount = 77;
+
+// In a child that has its own /dev/shm of that size.
+int with_memory_directory(const char* size, const std::function<int()>& action) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool is_mounted =
+        unshare(CLONE_NEWNS) == 0 &&
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        mount("none", kMemoryDirectory, "tmpfs", 0, ("size=" + std::string(size)).c_str()) == 0;
+    _exit(is_mounted ? action() : kCannotMount);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void fill_memory_directory() {
+  std::ofstream file(std::string(kMemoryDirectory) + "/fill", std::ios::binary);
+  const std::string page(4096, 'x');
+  while (file.write(page.data(), 4096).flush()) continue;
+}
+
+blkcnt_t blocks_of(const std::string& path) {
+  struct stat about {};
+  return stat(path.c_str(), &about) == 0 ? about.st_blocks : -1;
+}
+
+// 0: they are in memory, then on a disk when there is no room in memory.
+int make_heartbeats_before_and_after_it_is_full() {
+  HeartbeatFiles heartbeats;
+  if (!heartbeats.prepare(0, 2) || !is_in_memory_directory(heartbeats.path(1))) return 1;
+  const fs::path before = fs::path(heartbeats.path(1)).parent_path();
+  fill_memory_directory();
+  // There is room for the two that the first round has left.
+  if (!heartbeats.prepare(1, 4)) return 2;
+  if (is_in_memory_directory(heartbeats.path(0)) || is_in_memory_directory(heartbeats.path(3)))
+    return 3;
+  if (blocks_of(heartbeats.path(3)) * 512 < static_cast<blkcnt_t>(kPulseBytes)) return 4;
+  return fs::exists(before) ? 5 : 0;
 }
 
 }  // namespace
@@ -111,6 +160,30 @@ TEST_CASE("a directory in which nothing can be made is an error that names it") 
   const Result<std::string> made = make_scratch_directory_in("/proc", "progress");
   REQUIRE_FALSE(made);
   CHECK_THAT(made.error().message, ContainsSubstring("make a directory in /proc"));
+}
+
+TEST_CASE("scratch directories are in the temporary directory if /dev/shm is full") {
+  const int result = with_memory_directory("4m", [] {
+    ScratchDirectory in_memory("early");
+    if (!in_memory.make() || !is_in_memory_directory(in_memory.path())) return 1;
+    fill_memory_directory();
+    ScratchDirectory on_disk("late");
+    return on_disk.make() && !is_in_memory_directory(on_disk.path()) ? 0 : 2;
+  });
+  if (result == kCannotMount) {
+    WARN("skipped: /dev/shm cannot be covered without root");
+    return;
+  }
+  CHECK(result == 0);
+}
+
+TEST_CASE("heartbeat files move to the temporary directory when /dev/shm is full") {
+  const int result = with_memory_directory("4m", make_heartbeats_before_and_after_it_is_full);
+  if (result == kCannotMount) {
+    WARN("skipped: /dev/shm cannot be covered without root");
+    return;
+  }
+  CHECK(result == 0);
 }
 
 }  // namespace drun::agent
