@@ -101,6 +101,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostStackProcesses = 16;  // of a worker
 constexpr std::size_t kMostLooked = 4;           // of them by tools
 constexpr std::size_t kMostHelpers = 4;
+constexpr std::chrono::milliseconds kSearchLimit = std::chrono::seconds(2);
 
 // In ascending order: the main thread is the process's own number, and mostly the first.
 std::vector<int> threads_of(int pid) {
@@ -158,9 +159,44 @@ void StackCollector::collect(const std::vector<int>& pids, OnDone on_done) {
   if (std::exchange(is_looking_, true)) return;
   if (!starter_) starter_.emplace(io_, kMostHelpers);
   found_ = {};
+  found_.workers.resize(pids.size());
   late_.clear();
-  tools_ = find_stack_tools(environment_);
-  look_into_proc(pids);
+  pids_ = pids;
+  search_tools();
+}
+
+void StackCollector::search_tools() {
+  const auto give_up = [this] {
+    begin({.objection = "cannot search PATH for gdb, eu-stack and py-spy: a directory does not "
+                        "answer within " +
+                        rendezvous::duration_text(kSearchLimit)});
+  };
+  if (search_ && !search_->is_done) return give_up();  // its thread still waits
+  search_ = std::make_shared<Search>();
+  if (!searcher_) searcher_ = std::make_unique<FileWriter>(io_, Log(), FileWriter::Listener{});
+  is_searching_ = true;
+  searcher_->run(
+      [search = search_,
+       environment = std::vector<std::string>(environment_.begin(), environment_.end())] {
+        search->tools = find_stack_tools(environment);
+        search->is_done = true;
+      },
+      [this](bool) {
+        if (is_searching_) begin(search_->tools);
+      });
+  timer_.expires_after(kSearchLimit);
+  timer_.async_wait([this, search = search_, give_up](const error_code& ec) {
+    if (ec || !is_searching_ || search != search_) return;
+    searcher_.reset();
+    give_up();
+  });
+}
+
+void StackCollector::begin(StackTools tools) {
+  is_searching_ = false;
+  timer_.cancel();
+  tools_ = std::move(tools);
+  look_into_proc(pids_);
   deadline_ = Clock::now() + limit_;
   start_some();
 }
@@ -173,6 +209,8 @@ std::vector<int> StackCollector::stop() {
   jobs_.clear();
   helpers_.clear();
   late_.clear();
+  searcher_.reset();
+  is_searching_ = false;
   if (is_looking_) finish();
   return killed;
 }
@@ -180,7 +218,6 @@ std::vector<int> StackCollector::stop() {
 void StackCollector::look_into_proc(const std::vector<int>& pids) {
   const Descendants found;
   const auto trees = trees_below(pids, found.all(), kMostStackProcesses);
-  found_.workers.resize(pids.size());
   for (std::size_t worker = 0; worker < trees.size(); ++worker) {
     for (const ProcessStat& process : trees[worker])
       if (process.state != 'Z') found_.workers[worker].push_back(seen_in_proc(process));

@@ -4,12 +4,14 @@
 // Sources: py-spy for Python programs, gdb and eu-stack, if they are on PATH and ptrace(2) is
 //          allowed; otherwise /proc. If a tool fails, the next one is used.
 // Limits:  16 processes per worker, tools for 4 of them, 4 tools at a time. A tool that does not
-//          finish in time is killed, and /proc is used instead.
+//          finish in time is killed, and /proc is used instead. PATH is searched in a thread, for 2
+//          s: one of its directories can be on a network file system that hangs.
 // Owner:   the agent. Call stop() before workers are stopped, so that no tool is treated as a
 //          leftover process.
 // Thread:  the io_context's only. Callbacks come from the loop.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -21,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/output/file_writer.h"
 #include "agent/process/proc.h"
 #include "agent/spawn/program_starter.h"
 #include "agent/stacks/helper_program.h"
@@ -45,7 +48,8 @@ struct StackTools {
   std::string missing{};             // "gdb and eu-stack are not installed"
 };
 
-// `environment`: "NAME=value" lines. Only absolute directories of its PATH are searched.
+// `environment`: "NAME=value" lines. Only absolute directories of its PATH are searched. Blocks
+// while their file systems do.
 StackTools find_stack_tools(std::span<const std::string> environment);
 
 std::vector<std::string> stack_tool_argv(const StackTool& tool, int pid);
@@ -88,6 +92,14 @@ class StackCollector {
   };
   using Place = std::list<std::unique_ptr<Helper>>::iterator;
 
+  // What a search has found. Shared with its thread, which may outlive this.
+  struct Search {
+    StackTools tools;
+    std::atomic<bool> is_done = false;
+  };
+
+  void search_tools();
+  void begin(StackTools tools);
   void look_into_proc(const std::vector<int>& pids);
   void add_job(std::size_t worker, std::size_t process, const std::vector<ProcessStat>& tree);
   void start_some();
@@ -102,6 +114,10 @@ class StackCollector {
   std::chrono::milliseconds limit_;
   asio::steady_timer timer_;
   std::optional<ProgramStarter> starter_;  // from the first look on
+  std::vector<int> pids_;
+  std::unique_ptr<FileWriter> searcher_;  // from the first look on
+  std::shared_ptr<Search> search_;        // the latest
+  bool is_searching_ = false;
   StackTools tools_;
   FoundStacks found_;
   std::deque<Job> jobs_;

@@ -2,10 +2,15 @@
 
 #include <unistd.h>
 
+#include <future>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/event_loop.h"
 #include "tests/support/process.h"
+#include "tests/support/stalling_file_system.h"
 
 namespace drun::agent {
 namespace {
@@ -88,6 +93,38 @@ TEST_CASE("a tool on PATH is run for each process, and its output is used") {
   CHECK(found.workers[0][0].threads ==
         std::vector<ThreadStack>{{.name = "sleep", .frames = {"nap (bed.c:7)"}}});
   CHECK(found.notes.empty());
+}
+
+TEST_CASE("a directory of PATH that hangs delays neither the loop nor later looks") {
+  if (!is_allowed(StacksRig())) return;
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: " << files.why());
+    return;
+  }
+  const std::vector<std::string> environment{"PATH=" + (files / "bin")};
+  asio::io_context io;
+  StackCollector collector(io, environment);
+  const Running one = sleeper();
+  files.stall();
+  // Without a thread for the search, the loop waits for this.
+  std::promise<void> looked;
+  auto was_in_time = std::async(std::launch::async, [&] {
+    const auto status = looked.get_future().wait_for(test::scaled(10s));
+    files.resume();
+    return status == std::future_status::ready;
+  });
+  for (int looks = 0; looks < 2; ++looks) {
+    std::optional<FoundStacks> found;
+    collector.collect({one.pid()}, [&found](const FoundStacks& all) { found = all; });
+    CHECK(test::run_until(io, [&] { return found.has_value(); }));
+    REQUIRE(found.has_value());
+    CHECK(sources_of(found->workers[0]) == "/proc");
+    REQUIRE(found->notes.size() == 1);
+    CHECK_THAT(found->notes[0], ContainsSubstring("cannot search PATH"));
+  }
+  looked.set_value();
+  CHECK(was_in_time.get());
 }
 
 TEST_CASE("child processes of a worker are listed with it") {
