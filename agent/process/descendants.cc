@@ -35,23 +35,27 @@ T* map_zeroed(std::size_t count) {
   return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
 }
 
+using Parse = bool (*)(std::string_view text, ProcessStat& stat);
+
 // `name` is relative to `directory`: "123/stat".
-bool read_stat(int directory, const char* name, ProcessStat& stat) {
+bool read_process(int directory, const char* name, Parse parse, ProcessStat& stat) {
   const UniqueFd file(openat(directory, name, O_RDONLY | O_CLOEXEC));
   if (!file) return false;
   std::array<char, 512> text;
   const ssize_t size = read(file.get(), text.data(), text.size());
-  return size > 0 && parse_stat({text.data(), static_cast<std::size_t>(size)}, stat);
+  return size > 0 && parse({text.data(), static_cast<std::size_t>(size)}, stat);
 }
 
 bool read_stat_of(int pid, ProcessStat& stat) {
   std::array<char, 32> name{"/proc/"};
   char* end = std::to_chars(name.data() + 6, name.data() + 20, pid).ptr;
   std::copy_n("/stat", 6, end);
-  return read_stat(AT_FDCWD, name.data(), stat);
+  return read_process(AT_FDCWD, name.data(), parse_stat, stat);
 }
 
-// Calls `visit` with every process that /proc shows.
+// Calls `visit` with every process that /proc shows: its pid, state and parent. Reads status, not
+// stat: while a process closes descriptors in execve(2), which waits for their file systems, every
+// reader of its stat waits too, uninterruptibly.
 template <typename Visit>
 void for_each_process(const Visit& visit) {
   const UniqueFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -59,9 +63,9 @@ void for_each_process(const Visit& visit) {
   for_each_name(proc.get(), buffer, [&](std::string_view name) {
     if (name.front() < '1' || name.front() > '9' || name.size() > 10) return true;
     std::array<char, 32> path{};
-    std::copy_n("/stat", 5, std::copy(name.begin(), name.end(), path.begin()));
+    std::copy_n("/status", 7, std::copy(name.begin(), name.end(), path.begin()));
     ProcessStat stat;
-    if (read_stat(proc.get(), path.data(), stat)) visit(stat);
+    if (read_process(proc.get(), path.data(), parse_status, stat)) visit(stat);
     return true;
   });
 }
@@ -107,8 +111,14 @@ Descendants::Descendants(std::span<const int> except)
       parents[index] = stat.parent;
       found_[seen++] = stat;
     });
-    for (std::size_t i = 0; i < seen; ++i)
-      if (is_below(parents, found_[i].pid, self, except)) found_[count_++] = found_[i];
+    for (std::size_t i = 0; i < seen; ++i) {
+      if (!is_below(parents, found_[i].pid, self, except)) continue;
+      // Its number may have been reused since.
+      ProcessStat stat;
+      if (!read_stat_of(found_[i].pid, stat)) continue;
+      parents[stat.pid] = stat.parent;
+      if (is_below(parents, stat.pid, self, except)) found_[count_++] = stat;
+    }
   }
   if (parents != nullptr) munmap(parents, kPidLimit * sizeof(int));
 }

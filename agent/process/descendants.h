@@ -2,10 +2,13 @@
 //
 // A process can leave its group and its session, but not its line of parents: this process is a
 // child subreaper, so a process that loses its parent becomes a child of it (prctl(2)). All threads
-// of a process share a parent, so one stat file per process is sufficient.
+// of a process share a parent, so one status file per process is sufficient.
 //
 // Safety:  usable in a signal handler and after heap corruption: memory comes from mmap only.
-// Cost:    about 5 us per process on the machine.
+// Cost:    about 7 us per process on the machine.
+// Waits:   never for a process that is not below this one. Not so below it: while a process is
+// stuck
+//          in execve(2), because it closes a file on a file system that hangs, its stat waits.
 // Errors:  is_whole() is false, and all() is empty, if /proc is hidden or another namespace's, or
 //          if there is no memory.
 #pragma once

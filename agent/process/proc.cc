@@ -67,6 +67,23 @@ bool parse_stat(std::string_view text, ProcessStat& stat) {
   return true;
 }
 
+bool parse_status(std::string_view text, ProcessStat& stat) {
+  const auto field = [text](std::string_view name) {  // a name's line ends are escaped
+    const std::size_t at = text.find(name);
+    return at == text.npos ? std::string_view() : text.substr(at + name.size());
+  };
+  const std::string_view state = field("\nState:\t");
+  std::string_view pid = field("\nPid:\t");
+  std::string_view parent = field("\nPPid:\t");
+  ProcessStat parsed;
+  if (state.empty() || !take_number(pid, parsed.pid) || !take_number(parent, parsed.parent))
+    return false;
+  if (parsed.pid <= 0 || parsed.parent < 0) return false;
+  parsed.state = state.front();
+  stat = parsed;
+  return true;
+}
+
 std::uint64_t ticks_since_boot() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);

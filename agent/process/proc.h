@@ -37,6 +37,11 @@ std::uint64_t ticks_since_boot();
 // unchanged. Missing later fields are 0. Allocates no memory.
 bool parse_stat(std::string_view text, ProcessStat& stat);
 
+// Parses the pid, the state and the parent from the beginning of /proc/<pid>/status. If one is
+// missing, returns false and leaves `stat` unchanged. The other fields become 0. Allocates no
+// memory.
+bool parse_status(std::string_view text, ProcessStat& stat);
+
 // The tree of each of `tops`, itself first; at most `most` processes per top. Leaves out processes
 // outside these trees.
 std::vector<std::vector<ProcessStat>> trees_below(std::span<const int> tops,

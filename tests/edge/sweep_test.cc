@@ -1,13 +1,16 @@
-// Tests how a job's processes are stopped if they cannot be listed.
+// Tests how a job's processes are listed and stopped where /proc, or memory, is a problem.
 #include "agent/process/descendants.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -16,6 +19,8 @@
 #include "agent/spawn/spawn.h"
 #include "agent/workers/workers.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/support/stalling_file_system.h"
 
 namespace drun::agent {
 namespace {
@@ -60,6 +65,16 @@ int sweep_unseen(const std::function<bool()>& blind) {
   const SweepResult left = sweep({}, std::chrono::seconds(20));
   return left.was_blind || left.count > 0 ? 3 : 0;
 }
+
+// Keeps the file open until it starts a program, which it does when it can read a byte from `go`.
+[[noreturn]] void exec_with(const std::string& file, int go) {
+  const int fd = open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  char byte = 0;
+  if (fd >= 0 && read(go, &byte, 1) == 1) execl("/bin/sleep", "sleep", "100", nullptr);
+  _exit(1);
+}
+
+bool has_ended(pid_t child, int& status) { return waitpid(child, &status, WNOHANG) == child; }
 
 struct LeftoverRecorder : Workers::Listener {
   LeftoverRecorder()
@@ -117,6 +132,52 @@ TEST_CASE(
     return;
   }
   CHECK(result == 0);
+}
+
+TEST_CASE("another job's process that is stuck in exec does not delay the list of processes") {
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: " << files.why());
+    return;
+  }
+  const std::string file = files / "file";
+  int go[2];
+  REQUIRE(pipe2(go, O_CLOEXEC) == 0);
+  const pid_t stuck = fork();
+  if (stuck == 0) exec_with(file, go[0]);
+  const std::string place = "/proc/" + std::to_string(stuck);
+  const auto has_opened = [&] {
+    std::error_code ec;
+    for (const auto& fd : std::filesystem::directory_iterator(place + "/fd", ec))
+      if (std::filesystem::read_symlink(fd, ec) == file) return true;
+    return false;
+  };
+  REQUIRE(testing::eventually(has_opened));
+  // As long as it is stuck, every reader of its stat is too, on the whole machine.
+  files.stall();
+  const bool has_begun = write(go[1], "g", 1) == 1;
+  const bool is_stuck = has_begun && testing::eventually(
+                                         [&] {  // its new memory has no arguments yet
+                                           return testing::read_file(place + "/cmdline").empty();
+                                         },
+                                         std::chrono::seconds(1));
+  const pid_t lister = fork();  // the stuck process is not below it
+  if (lister == 0) {
+    const Descendants found;
+    _exit(found.is_whole() && found.all().empty() ? 0 : 1);
+  }
+  int status = -1;
+  const bool was_at_once =
+      testing::eventually([&] { return has_ended(lister, status); }, std::chrono::seconds(1));
+  files.resume();
+  if (!was_at_once) waitpid(lister, &status, 0);
+  kill(stuck, SIGKILL);
+  waitpid(stuck, nullptr, 0);
+  close(go[0]);
+  close(go[1]);
+  CHECK(is_stuck);
+  CHECK(was_at_once);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
 }  // namespace drun::agent

@@ -27,6 +27,25 @@ TEST_CASE("a stat line has the times of a process, including children that it ha
   CHECK(stat.started_ticks == 0);
 }
 
+TEST_CASE("a status text has the pid, the state and the parent of a process with any name") {
+  const std::string name = GENERATE("bash", "a b", "Pid:", "\\nPid:\\t9", "");
+  ProcessStat stat;
+  REQUIRE(parse_status("Name:\t" + name +
+                           "\nUmask:\t0022\nState:\tT (stopped)\nTgid:\t42\nNgid:\t0\nPid:\t42\n"
+                           "PPid:\t17\nTracerPid:\t3\n",
+                       stat));
+  CHECK(stat == ProcessStat{.pid = 42, .state = 'T', .parent = 17});
+}
+
+TEST_CASE("an incomplete status text is rejected and leaves the output unchanged") {
+  const std::string text =
+      GENERATE("", "Name:\tx\nState:\tS\nPid:\t42\n", "Name:\tx\nState:\tS\nPPid:\t1\n",
+               "Name:\tx\nPid:\t42\nPPid:\t1\n", "Name:\tx\nState:\tS\nPid:\tx\nPPid:\t1\n");
+  ProcessStat stat{.pid = 7};
+  CHECK_FALSE(parse_status(text, stat));
+  CHECK(stat == ProcessStat{.pid = 7});
+}
+
 TEST_CASE("a process began at a time between two looks at the clock") {
   const std::uint64_t before = ticks_since_boot();
   const pid_t child = fork();
