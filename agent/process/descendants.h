@@ -6,9 +6,8 @@
 //
 // Safety:  usable in a signal handler and after heap corruption: memory comes from mmap only.
 // Cost:    about 7 us per process on the machine.
-// Waits:   never for a process that is not below this one. Not so below it: while a process is
-// stuck
-//          in execve(2), because it closes a file on a file system that hangs, its stat waits.
+// Waits:   never for a process that is not below this one. One below it can be stuck in execve(2),
+//          because it closes a file on a file system that hangs: its stat waits as long.
 // Errors:  is_whole() is false, and all() is empty, if /proc is hidden or another namespace's, or
 //          if there is no memory.
 #pragma once

@@ -1,10 +1,9 @@
 // edge. Directories for this process's short-lived files, in memory if possible.
 //
 // Place:   <parent>/drun_scratch.<name>.<random>, mode 0700. The parent is /dev/shm if it has room
-//          (in a Docker container it is 64 MB by default), or else the temporary directory; of an
-//          agent of --local-nodes, a directory of the launcher: if the
-//          launcher is killed, the agent and its guardian end together, and neither can remove a
-//          directory.
+//          (in a Docker container it has 64 MB by default), or else the temporary directory; of an
+//          agent of --local-nodes, a directory of the launcher: if the launcher is killed, the
+//          agent and its guardian end together, and neither can remove a directory.
 // Removal: by the caller; if the process is killed, by the guardian (remove_if_killed); if that is
 //          killed too, by the next guardian on the host (remove_abandoned_scratch).
 // Owner:   a process owns a directory while it holds a shared lock on it (flock(2)). The kernel
