@@ -262,12 +262,24 @@ bool Preloader::start(const Command& command, int local_rank, OnBegun on_begun) 
   channel_ = std::move(pair->ours);
   on_worker_ = std::move(on_begun);
   state_ = State::Forking;
-  timer_.set(std::chrono::steady_clock::now() + kForkLimit, [this] {
-    if (state_ != State::Forking) return;
-    log_.warning("the preloaded interpreter does not answer and is killed");
-    kill();
-  });
+  is_canceled_ = false;
+  timer_.set(std::chrono::steady_clock::now() + kForkLimit, [this] { kill_if_forking(); });
   return true;
+}
+
+// The interpreter may be stuck in the fork: in a handler of a module (os.register_at_fork).
+void Preloader::cancel(std::chrono::milliseconds grace) {
+  if (state_ != State::Forking) return;
+  is_canceled_ = true;
+  if (grace.count() == 0) return kill_if_forking();
+  timer_.set(std::chrono::steady_clock::now() + grace, [this] { kill_if_forking(); });
+}
+
+void Preloader::kill_if_forking() {
+  if (state_ != State::Forking) return;
+  timer_.cancel();
+  log_.warning("the preloaded interpreter does not answer and is killed");
+  kill();
 }
 
 void Preloader::report_plain(int local_rank, const std::string& reason) {
@@ -293,11 +305,17 @@ void Preloader::on_end(const ExitStatus& status) {
   }
   if (before == State::Starting || before == State::Importing)
     return fail(refusal ? not_begun(*refusal) : "ended at the import: " + to_string(status));
-  log_.warning("the preloaded interpreter ended (" + to_string(status) + ") and is started again");
-  if (++deaths_ >= kMostDeaths)
-    turn_off("the preloaded interpreter ended " + std::to_string(kMostDeaths) + " times");
-  else
-    start();
+  if (before == State::Forking && is_canceled_) {  // the next round starts it
+    state_ = State::Failed;
+    if (waiting_) start();
+  } else {
+    log_.warning("the preloaded interpreter ended (" + to_string(status) +
+                 ") and is started again");
+    if (++deaths_ >= kMostDeaths)
+      turn_off("the preloaded interpreter ended " + std::to_string(kMostDeaths) + " times");
+    else
+      start();
+  }
   channel_.reset();
   if (on_worker_) std::exchange(on_worker_, nullptr)(std::nullopt);
 }

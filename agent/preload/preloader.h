@@ -5,6 +5,7 @@
 //   import fails, hangs, or the process dies meanwhile   Failed: the next round tries it again
 //   a fork would not be safe, or it died too often       Off: every worker is started as usual
 //   it dies while Ready or Forking                       Starting
+//   a fork is canceled and does not end in time          Failed
 //
 // Workers that the interpreter cannot start are started in the usual way, and the reason is logged
 // once. Output of the modules is logged. The interpreter ends with this process: by its
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +74,7 @@ class Preloader final : public WarmStarter {
   void stop();
 
   bool start(const Command& command, int local_rank, OnBegun on_begun) override;
+  void cancel(std::chrono::milliseconds grace) override;
   int pid() const override { return process_ && process_->is_running() ? process_->pid() : 0; }
 
  private:
@@ -89,6 +92,7 @@ class Preloader final : public WarmStarter {
   void fail(const std::string& what);
   void turn_off(const std::string& reason);
   void settle(const Result<void>& result);
+  void kill_if_forking();
   void kill();
   void close_all();
   void report_plain(int local_rank, const std::string& reason);
@@ -108,6 +112,7 @@ class Preloader final : public WarmStarter {
   rendezvous::DeadlineTimer timer_;
   State state_ = State::Idle;
   bool is_stopped_ = false;
+  bool is_canceled_ = false;  // the fork that is pending
   int deaths_ = 0;
   std::optional<Error> failure_;
   std::function<void(Result<void>)> waiting_;

@@ -11,6 +11,12 @@
 #include <unistd.h>
 
 namespace drun::agent {
+namespace {
+
+// A warm start takes milliseconds.
+constexpr std::chrono::milliseconds kCancelGrace = std::chrono::seconds(1);
+
+}  // namespace
 
 struct WorkerStarter::Pending {
   Pending(asio::io_context& io, std::unique_ptr<Start> begun)
@@ -198,7 +204,12 @@ std::size_t WorkerStarter::stop() {
   is_stopped_ = true;
   is_refused_ = is_refused_ || !refusals_.empty();
   report_refusals();
+  if (is_asked_) warm_->cancel(kCancelGrace);
   return next_;
+}
+
+void WorkerStarter::kill() {
+  if (is_asked_) warm_->cancel(std::chrono::milliseconds(0));
 }
 
 void WorkerStarter::abandon() {

@@ -9,6 +9,7 @@
 // Thread:  the io_context's only.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -37,6 +38,9 @@ class WarmStarter {
   // `on_begun` is called once, by the io_context, never from within start(). One start at a time.
   // False: start this worker in the usual way; `on_begun` is not called.
   virtual bool start(const Command& command, int local_rank, OnBegun on_begun) = 0;
+
+  // Ends a start that is pending `grace` from now, if there is one. Its `on_begun` is called.
+  virtual void cancel(std::chrono::milliseconds grace) = 0;
 
   // The process from which the workers are forked, a child of this process. 0: none.
   virtual int pid() const = 0;
@@ -75,8 +79,11 @@ class WorkerStarter {
   // True between clone and exec, when the process has nothing to clean up.
   bool is_starting(int local_rank) const;
 
-  // Begins no more workers; returns the first local rank that never will.
+  // Begins no more workers; returns the first local rank that never will. A warm start that is
+  // pending has a second to end.
   std::size_t stop();
+  // After stop(): such a start has no time left.
+  void kill();
 
   // Gives up the pending starts, because their processes cannot be killed.
   void abandon();

@@ -298,6 +298,7 @@ void Workers::perform(const worker_group::NotifyAll& notice) {
 void Workers::perform(const worker_group::KillAll&) {
   open();
   note_sent(Sent::Kill);
+  starter_.kill();
   pass_on(SIGKILL);
   if (spec_.adopts_orphans) orphans_.kill_all(has_succeeded_);
 }

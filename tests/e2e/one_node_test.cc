@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <sstream>
 
@@ -562,6 +563,65 @@ TEST_CASE("a temporary directory that does not exist is named") {
   CHECK_THAT(ended.err,
              ContainsSubstring("cannot use the temporary directory /nowhere: no such file or "
                                "directory; set TMPDIR or --log-dir"));
+}
+
+TEST_CASE("a preloaded interpreter that hangs in a fork does not delay the end of a job") {
+  const int interrupts = GENERATE(1, 2);
+  CAPTURE(interrupts);
+  const TemporaryDirectory directory;
+  write_file(directory.file("hanging.py"),
+             "import os, sys, time\n"
+             "def hang():\n"
+             "  open(os.environ['MARK'], 'w').close()\n"
+             "  time.sleep(600)\n"
+             "os.register_at_fork(before=hang)\n");
+  write_file(directory.file("train.py"), "");
+  Launch launch{.argv = {drun_program(), "--nproc-per-node=1", "--preload=hanging",
+                         "--log-level=info", directory.file("train.py")}};
+  launch.environment["PYTHONPATH"] = directory.path();
+  launch.environment["MARK"] = directory.file("forking");
+  Running job(launch);
+  REQUIRE(eventually([&] { return std::filesystem::exists(directory.file("forking")); }, 20s));
+  const auto began = std::chrono::steady_clock::now();
+  job.signal(SIGINT);
+  if (interrupts == 2) {
+    REQUIRE(job.prints("got SIGINT"));
+    job.signal(SIGINT);
+  }
+  const Ended ended = job.wait(60s);
+  CAPTURE(ended.err);
+  CHECK(ended.code == 130);
+  CHECK(std::chrono::steady_clock::now() - began < 15s);  // a fork has 30 s otherwise
+  CHECK(ended.err.find("started again") == ended.err.npos);
+}
+
+TEST_CASE("a preloaded interpreter that hung in a fork is started again for the next round") {
+  const TemporaryDirectory directory;
+  // A worker takes two forks, the second one in a child: the third one is of local rank 1.
+  write_file(directory.file("hanging.py"),
+             "import os, time\n"
+             "forks = []\n"
+             "def hang():\n"
+             "  forks.append(1)\n"
+             "  if len(forks) == 3 and not os.path.exists(os.environ['MARK']):\n"
+             "    open(os.environ['MARK'], 'w').close()\n"
+             "    time.sleep(600)\n"
+             "os.register_at_fork(before=hang)\n");
+  write_file(directory.file("train.py"),
+             "import os, sys, time\n"
+             "print('preloaded' if 'hanging' in sys.modules else 'plain', flush=True)\n"
+             "while not os.path.exists(os.environ['MARK']): time.sleep(0.02)\n"
+             "sys.exit(3 if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' else 0)\n");
+  Launch launch{.argv = {drun_program(), "--nproc-per-node=2", "--preload=hanging",
+                         "--max-restarts=1", directory.file("train.py")}};
+  launch.environment["PYTHONPATH"] = directory.path();
+  launch.environment["MARK"] = directory.file("forking");
+  const auto began = std::chrono::steady_clock::now();
+  const Ended ended = run(launch, 60s);
+  CAPTURE(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "preloaded\npreloaded\npreloaded\n");
+  CHECK(std::chrono::steady_clock::now() - began < 15s);
 }
 
 }  // namespace drun::testing
