@@ -26,10 +26,13 @@ struct FileWriter::Shared {
   std::size_t done_count = 0;  // not collected yet
   bool is_posted = false;
   bool is_working = false;  // the thread is in a job
+  bool has_ended = false;   // the thread takes no task any more
 
   static void work(const std::shared_ptr<Shared>& shared);
-  // False if the thread no longer takes tasks.
-  bool push(Task task);
+  void run(Job job);
+  // Closes the descriptor in the thread, also after abandon() if the thread was in a job then. If
+  // the thread has ended, the descriptor is closed when the process ends.
+  void close(std::shared_ptr<UniqueFd> fd);
 };
 
 class FileWriter::File {
@@ -37,9 +40,9 @@ class FileWriter::File {
   explicit File(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
-  ~File() { close(shared_, std::move(fd)); }
-
-  static void close(const std::shared_ptr<Shared>& shared, std::shared_ptr<UniqueFd> fd);
+  ~File() {
+    if (shared_) shared_->close(std::move(fd));
+  }
 
   // Used by the loop:
   std::string path;
@@ -53,45 +56,50 @@ class FileWriter::File {
   const std::shared_ptr<Shared> shared_;  // null: no thread could be started
 };
 
-bool FileWriter::Shared::push(Task task) {
+void FileWriter::Shared::run(Job job) {
   {
     const std::lock_guard lock(mutex);
-    if (io == nullptr) return false;
-    tasks.push_back(std::move(task));
+    tasks.push_back({.job = std::move(job)});
   }
   wake.notify_one();
-  return true;
 }
 
-void FileWriter::File::close(const std::shared_ptr<Shared>& shared, std::shared_ptr<UniqueFd> fd) {
-  if (!shared) return;
-  // If the thread was abandoned, close() could hang too; the descriptor is closed when the process
-  // ends.
-  if (!shared->push({.job = [fd] { fd->reset(); }, .is_reported = false}) && fd.use_count() == 1)
-    fd->release();
+void FileWriter::Shared::close(std::shared_ptr<UniqueFd> fd) {
+  {
+    const std::lock_guard lock(mutex);
+    if (has_ended) {
+      fd->release();  // close() could hang here
+      return;
+    }
+    tasks.push_back({.job = [fd] { fd->reset(); }, .is_reported = false});
+  }
+  wake.notify_one();
 }
 
+// After abandon(), only closes what is left. Tasks are also destroyed here, because they may hold
+// the last reference to a descriptor.
 void FileWriter::Shared::work(const std::shared_ptr<Shared>& shared) {
   std::unique_lock lock(shared->mutex);
   while (true) {
     shared->wake.wait(lock, [&] { return shared->io == nullptr || !shared->tasks.empty(); });
-    if (shared->io == nullptr) return;
+    if (shared->tasks.empty()) break;
     Task task = std::move(shared->tasks.front());
     shared->tasks.pop_front();
+    const bool is_wanted = shared->io != nullptr || !task.is_reported;
     shared->is_working = true;
     lock.unlock();
-    task.job();
-    task.job = nullptr;  // closes its descriptors here, not in the loop
+    if (is_wanted) task.job();
+    task.job = nullptr;
     lock.lock();
     shared->is_working = false;
-    if (shared->io == nullptr) return;
-    if (!task.is_reported) continue;
+    if (shared->io == nullptr || !task.is_reported) continue;
     ++shared->done_count;
     if (std::exchange(shared->is_posted, true)) continue;
     asio::post(*shared->io, [shared] {
       if (shared->owner != nullptr) shared->owner->collect();
     });
   }
+  shared->has_ended = true;
 }
 
 FileWriter::FileWriter(asio::io_context& io, Log log, Listener listener)
@@ -132,7 +140,7 @@ void FileWriter::run(Job job, Done done) {
   }
   done_.push_back(std::move(done));
   if (!work_) work_.emplace(io_.get_executor());
-  shared_->push({.job = std::move(job)});
+  shared_->run(std::move(job));
 }
 
 void FileWriter::collect() {
@@ -155,18 +163,16 @@ void FileWriter::collect() {
 
 void FileWriter::abandon() {
   if (std::exchange(is_abandoned_, true)) return;
-  std::deque<Shared::Task> dropped;
-  bool is_working = false;
+  bool is_busy = false;
   if (shared_) {
     const std::lock_guard lock(shared_->mutex);
     shared_->owner = nullptr;
     shared_->io = nullptr;
-    dropped.swap(shared_->tasks);
-    is_working = shared_->is_working;
+    is_busy = shared_->is_working || !shared_->tasks.empty();
   }
   if (shared_) shared_->wake.notify_one();
-  if (is_working) {
-    thread_.detach();  // it ends after its job
+  if (is_busy) {
+    thread_.detach();  // it ends when its job is done and everything is closed
   } else if (thread_.joinable()) {
     thread_.join();
   }
@@ -250,7 +256,7 @@ void FileWriter::on_written(const std::shared_ptr<File>& file, std::size_t bytes
 }
 
 void FileWriter::close(UniqueFd fd) {
-  if (fd) File::close(shared_, std::make_shared<UniqueFd>(std::move(fd)));
+  if (fd && shared_) shared_->close(std::make_shared<UniqueFd>(std::move(fd)));
 }
 
 }  // namespace drun::agent
