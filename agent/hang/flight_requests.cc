@@ -29,7 +29,6 @@ constexpr const char* kPipeVariable = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE";
 constexpr const char* kFileVariable = "TORCH_FR_DUMP_TEMP_FILE";
 constexpr const char* kOldFileVariable = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE";
 constexpr const char* kSocketVariable = "TORCH_WORKER_SERVER_SOCKET";
-constexpr std::chrono::milliseconds kLimit{4000};  // the first dump of a process may take seconds
 constexpr std::chrono::milliseconds kPause{25};
 constexpr std::size_t kMostBytes = std::size_t{32} << 20;
 constexpr std::string_view kRequest =
@@ -231,7 +230,7 @@ std::vector<EnvironmentEntry> FlightRequests::environment(int local_rank) const 
 
 void FlightRequests::ask(OnDumps on_dumps) {
   stop();
-  if (!is_on_ || !directory_.is_made())
+  if (!is_on_ || !directory_.is_made() || !thread_.is_idle())
     return asio::post(io_, [on_dumps = std::move(on_dumps)] { on_dumps({}); });
   std::vector<FlightPlace> places;
   places.reserve(static_cast<std::size_t>(workers_));
@@ -254,6 +253,11 @@ void FlightRequests::ask(OnDumps on_dumps) {
 
 void FlightRequests::stop() {
   if (is_cancelled_) *is_cancelled_ = true;
+}
+
+void FlightRequests::close() {
+  stop();
+  thread_.abandon();
 }
 
 }  // namespace drun::agent

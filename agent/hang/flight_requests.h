@@ -45,6 +45,8 @@ std::vector<std::optional<FlightDump>> collect_flights(const std::vector<FlightP
 class FlightRequests {
  public:
   using OnDumps = std::function<void(const std::vector<std::optional<FlightDump>>&)>;
+  // The first dump of a process may take seconds.
+  static constexpr std::chrono::seconds kLimit{4};
 
   FlightRequests(asio::io_context& io, const Log& log, const AgentSpec& spec);
   FlightRequests(const FlightRequests&) = delete;
@@ -56,9 +58,13 @@ class FlightRequests {
   // The variables for a worker, without those that the user has set. Empty without --hang-timeout.
   std::vector<EnvironmentEntry> environment(int local_rank) const;
 
-  // `on_dumps` is called once, from the loop, by local rank; not after stop().
+  // `on_dumps` is called once, from the loop, by local rank; not after stop(). If the thread is
+  // still busy with an earlier request, there are no dumps. While the file system hangs, the call
+  // takes longer than kLimit.
   void ask(OnDumps on_dumps);
   void stop();
+  // Call at the end of the job: a thread that hangs keeps the io_context running no longer.
+  void close();
 
  private:
   struct Names {

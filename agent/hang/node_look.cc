@@ -10,6 +10,8 @@ namespace drun::agent {
 namespace {
 
 constexpr std::chrono::seconds kHeadStart{1};
+// The thread that asks for dumps ends by itself before this, unless it hangs.
+constexpr std::chrono::seconds kDumpsLimit = FlightRequests::kLimit + std::chrono::seconds(1);
 
 }  // namespace
 
@@ -32,11 +34,20 @@ void NodeLook::take(const ras::Service::Workers& workers, OnDone on_done) {
     read_stacks_if_told();
   });
   flights_.ask([this, number](const auto& dumps) {
-    if (number != number_ || dumps_ || waiting_.empty()) return;
-    dumps_ = dumps;
-    on_dumps_();
-    read_stacks_if_told();
+    if (number == number_) note_dumps(dumps);
   });
+  dumps_limit_.expires_after(kDumpsLimit);
+  dumps_limit_.async_wait([this, number](const error_code& ec) {
+    if (!ec && number == number_) note_dumps({});
+  });
+}
+
+void NodeLook::note_dumps(const std::vector<std::optional<FlightDump>>& dumps) {
+  if (dumps_ || waiting_.empty()) return;
+  dumps_ = dumps;
+  dumps_limit_.cancel();
+  on_dumps_();
+  read_stacks_if_told();
 }
 
 void NodeLook::stop() {
@@ -65,6 +76,7 @@ void NodeLook::read_stacks() {
 void NodeLook::end_if_done() {
   if (!stacks_ || !findings_ || !dumps_) return;
   head_start_.cancel();
+  dumps_limit_.cancel();
   const Found found{*stacks_, *findings_, *dumps_};
   for (const OnDone& on_done : std::exchange(waiting_, {})) on_done(found);
 }

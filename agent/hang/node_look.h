@@ -3,7 +3,8 @@
 //
 // A debugger that reads a process's stacks also stops its RAS thread. RAS and the Flight Recorder
 // are therefore asked first and get one second; the stacks are then read in any case, and the
-// inspection ends when all are done. A request during an inspection gets the same result.
+// inspection ends when all are done. It does not wait for dumps from a file system that hangs. A
+// request during an inspection gets the same result.
 //
 // Owner:   WorkerWatch; the service and the collector must outlive it. Call stop() before they are
 //          stopped.
@@ -40,6 +41,7 @@ class NodeLook {
   NodeLook(asio::io_context& io, ras::Service& ras, FlightRequests& flights,
            StackCollector& collector, std::function<void()> on_dumps)
       : head_start_(io),
+        dumps_limit_(io),
         ras_(ras),
         flights_(flights),
         collector_(collector),
@@ -52,11 +54,13 @@ class NodeLook {
   void stop();
 
  private:
+  void note_dumps(const std::vector<std::optional<FlightDump>>& dumps);
   void read_stacks();
   void read_stacks_if_told();
   void end_if_done();
 
   asio::steady_timer head_start_;
+  asio::steady_timer dumps_limit_;
   ras::Service& ras_;
   FlightRequests& flights_;
   StackCollector& collector_;

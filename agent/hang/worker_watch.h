@@ -63,6 +63,8 @@ class WorkerWatch {
   void start(const World& world, Pids pids, OnSuspects on_suspects);
   // Kills running debuggers and returns their process groups.
   std::vector<int> stop();
+  // Call at the end of the job, after stop().
+  void close() { flights_.close(); }
 
   // The time between two hang checks.
   std::chrono::milliseconds interval() const { return hang::sample_interval(timeout_); }

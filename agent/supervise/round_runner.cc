@@ -62,6 +62,7 @@ void RoundRunner::start_preloading() {
 void RoundRunner::stop() {
   faults_.stop();
   watch_.stop();
+  watch_.close();
   speed_.stop();
   progress_files_.stop();
   gpus_.stop();

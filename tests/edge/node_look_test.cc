@@ -6,6 +6,7 @@
 #include "tests/support/event_loop.h"
 #include "tests/support/machine.h"
 #include "tests/support/raw_socket.h"
+#include "tests/support/stalling_file_system.h"
 
 namespace drun::agent {
 namespace {
@@ -77,6 +78,43 @@ TEST_CASE("a look that is stopped before stacks are read answers at once without
     CHECK(found.stacks.workers.size() == 1);
   });
   CHECK(test::run_until(rig.io, [&] { return answers == 1; }));
+}
+
+TEST_CASE("a look continues without dumps from a file system that hangs") {
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  asio::io_context io{1};
+  AgentSpec spec;
+  spec.hang_timeout = 3s;
+  spec.worker.environment = {{"NCCL_RAS_ENABLE", "0"}, {"TORCH_FR_DUMP_TEMP_FILE", files / "fr_"}};
+  const std::vector<std::string> environment;
+  FlightRequests flights(io, Log(), spec);
+  World world;
+  world.local_world_size = 1;
+  REQUIRE(flights.prepare(world));
+  ras::Service service(io, Log(), spec);
+  StackCollector collector(io, environment);
+  int ends_of_dumps = 0;
+  NodeLook look(io, service, flights, collector, [&] { ++ends_of_dumps; });
+  files.stall();
+  for (int number = 1; number <= 2; ++number) {
+    CAPTURE(number);
+    int answers = 0;
+    look.take({.pids = {0}}, [&](const NodeLook::Found& found) {
+      ++answers;
+      CHECK(found.stacks.workers.size() == 1);
+    });
+    CHECK(test::run_until(io, [&] { return answers == 1; }));
+    CHECK(ends_of_dumps == number);
+  }
+  // The hanging request does not keep the loop running.
+  flights.close();
+  io.restart();
+  CHECK(test::run_until(io, [&] { return io.stopped(); }));
+  files.resume();
 }
 
 }  // namespace drun::agent
