@@ -138,6 +138,7 @@ void FileWriter::run(Job job, Done done) {
     if (done) asio::post(io_, [done = std::move(done), ran = !is_abandoned_] { done(ran); });
     return;
   }
+  if (done_.empty()) waits_since_ = std::chrono::steady_clock::now();
   done_.push_back(std::move(done));
   if (!work_) work_.emplace(io_.get_executor());
   shared_->run(std::move(job));
@@ -156,7 +157,10 @@ void FileWriter::collect() {
     done_.pop_front();
     if (done) done(true);
   }
-  if (alive->owner == nullptr || !done_.empty() || !work_) return;
+  if (alive->owner == nullptr) return;
+  waits_since_.reset();
+  if (!done_.empty()) waits_since_ = std::chrono::steady_clock::now();
+  if (!done_.empty() || !work_) return;
   work_.reset();
   listener_.on_idle();
 }
@@ -179,6 +183,7 @@ void FileWriter::abandon() {
   for (Done& done : done_)
     if (done) asio::post(io_, [done = std::move(done)] { done(false); });
   done_.clear();
+  waits_since_.reset();
   work_.reset();
   waiting_bytes_ = 0;
   if (std::exchange(is_congested_, false) && listener_.on_room) listener_.on_room();

@@ -18,6 +18,7 @@
 //          started, jobs run in the loop.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -38,6 +39,8 @@ namespace drun::agent {
 // again below kLowWaterBytes.
 inline constexpr std::size_t kHighWaterBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kLowWaterBytes = std::size_t{64} << 10;
+
+inline constexpr std::chrono::seconds kStuckAfter{10};
 
 class FileWriter {
  public:
@@ -69,6 +72,10 @@ class FileWriter {
   void close(UniqueFd fd);
 
   bool is_congested() const { return is_congested_; }
+  // Since when no job has ended; absent if none is pending. After kStuckAfter, the file system
+  // counts as one that hangs.
+  using Time = std::chrono::steady_clock::time_point;
+  std::optional<Time> waits_since() const { return waits_since_; }
   bool is_idle() const { return done_.empty(); }
 
   // Drops the jobs that have not started, and waits for none that has.
@@ -89,6 +96,7 @@ class FileWriter {
   std::thread thread_;
   std::deque<Done> done_;  // of the jobs not yet reported, in order
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
+  std::optional<Time> waits_since_;
   std::size_t waiting_bytes_ = 0;
   bool is_congested_ = false;
   bool is_abandoned_ = false;

@@ -33,7 +33,8 @@ Output::Output(asio::io_context& io, Log log, OutputSpec spec, std::string host,
       host_(std::move(host)),
       fds_(fds),
       buffer_(std::make_unique_for_overwrite<char[]>(kReadBytes)),
-      patience_(io) {}
+      patience_(io),
+      log_patience_(io) {}
 
 Output::~Output() {
   on_drained_ = nullptr;
@@ -180,7 +181,29 @@ void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_d
     if (patience_.expiry() > asio::steady_timer::clock_type::now()) return;
     take_last();
   });
+  is_log_stuck_ = false;
+  if (until != Until::Written) watch_log_directory();
   asio::post(io_, [this] { check_drained(); });
+}
+
+void Output::watch_log_directory() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto stuck_at = log_writer_.waits_since().value_or(now) + kStuckAfter;
+  if (now >= stuck_at) return note_stuck_log_directory();
+  log_patience_.set(stuck_at, [this] {
+    if (on_drained_) watch_log_directory();
+  });
+}
+
+void Output::note_stuck_log_directory() {
+  is_log_stuck_ = true;
+  if (drains_until_ == Until::WrittenOrStuck) {
+    is_log_given_up_ = true;
+    log_.warning("log files are incomplete: the log directory has not answered for " +
+                 std::to_string(kStuckAfter.count()) + " s path=" + files_->place());
+    log_writer_.abandon();
+  }
+  check_drained();
 }
 
 // All workers have exited; another process still holds a pipe.
@@ -198,12 +221,16 @@ void Output::take_last() {
 
 void Output::check_drained() {
   if (!on_drained_) return;
-  const bool have_sinks_room = drains_until_ == Until::Written ? is_flushed() : !is_held_up();
+  const bool have_sinks_room =
+      drains_until_ == Until::Queued
+          ? !is_console_congested() && (!log_writer_.is_congested() || is_log_stuck_)
+          : is_flushed();
   bool is_done =
       have_sinks_room && (!gathered_ || gathered_->is_empty()) && (!link_ || link_->is_idle());
   for_each_stream([&is_done](WorkerStream&) { is_done = false; });
   if (!is_done) return;
   patience_.cancel();
+  log_patience_.cancel();
   asio::post(io_, std::exchange(on_drained_, nullptr));
 }
 
@@ -288,9 +315,10 @@ void Output::send_to_launcher(std::string_view control) {
   channel_->flush();
 }
 
-bool Output::is_held_up() const {
-  return (out_ && out_->is_congested()) || (err_ && err_->is_congested()) ||
-         log_writer_.is_congested();
+bool Output::is_held_up() const { return is_console_congested() || log_writer_.is_congested(); }
+
+bool Output::is_console_congested() const {
+  return (out_ && out_->is_congested()) || (err_ && err_->is_congested());
 }
 
 bool Output::is_flushed() const {
@@ -312,7 +340,7 @@ void Output::finish(std::optional<std::chrono::milliseconds> at_most) {
   if (!is_flushed()) stop();
   const bool keeps_files = keeps_streams_ || (gathered_ && gathered_->has_files());
   // Removing files from a file system that hangs would hang, too.
-  const bool can_remove = !is_given_up_ || files_->is_in_memory();
+  const bool can_remove = !(is_given_up_ || is_log_given_up_) || files_->is_in_memory();
   if (files_->is_temporary() && !keeps_files && can_remove) files_->remove();
 }
 
@@ -322,6 +350,7 @@ void Output::stop() {
   for_each_stream([](WorkerStream& stream) { stream.close(); });
   close_worker_ends();
   patience_.cancel();
+  log_patience_.cancel();
   if (out_) out_->stop();
   if (err_) err_->stop();
   log_writer_.abandon();

@@ -48,6 +48,7 @@
 #include "rendezvous/job/world.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
 #include "rendezvous/server/log_collector.h"
 
 namespace drun::agent {
@@ -94,10 +95,12 @@ class Output {
   // content and the lines of other nodes to the console. If a descendant keeps a pipe open, waits
   // for it up to `at_most`, then takes the pipe's current content and closes it. Until::Written
   // waits for a slow console or log directory without limit, as any program would; stop() ends that
-  // wait. Until::Queued only waits until they are not congested, so that a few lines that nothing
-  // reads do not delay the node's end of a round. `on_drained` is called exactly once, never from
-  // within drain().
-  enum class Until { Queued, Written };
+  // wait. Until::WrittenOrStuck is the same, but gives up a log directory that has completed no
+  // operation for kStuckAfter. Until::Queued only waits until the console and the log directory are
+  // not congested, so that a few lines that nothing reads do not delay the node's end of a round,
+  // and does not wait for a log directory that is stuck. `on_drained` is called exactly once, never
+  // from within drain().
+  enum class Until { Queued, Written, WrittenOrStuck };
   void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
              Until until = Until::Written);
 
@@ -249,12 +252,15 @@ class Output {
   Result<int> open_pipe(int local_rank, Stream stream, RoundFiles::File tee, Worker& worker);
   std::uint64_t size_of(const std::shared_ptr<WatchedFile>& file);
   void note_print(int local_rank);
+  bool is_console_congested() const;
   bool is_flushed() const;
   int hand_out(UniqueFd fd);
   template <typename Action>
   void for_each_stream(Action action);
   void take_last();
   void check_drained();
+  void watch_log_directory();
+  void note_stuck_log_directory();
 
   asio::io_context& io_;
   Log log_;
@@ -286,11 +292,14 @@ class Output {
   std::vector<UniqueFd> worker_ends_;
   std::vector<UniqueFd> worker_files_;
   asio::steady_timer patience_;
+  rendezvous::DeadlineTimer log_patience_;
+  bool is_log_stuck_ = false;  // seen by the current drain
   std::function<void()> on_drained_;
   Until drains_until_ = Until::Written;
   Opened on_open_;
   bool is_given_up_ = false;
-  bool keeps_streams_ = false;  // in files
+  bool is_log_given_up_ = false;  // the log directory hangs
+  bool keeps_streams_ = false;    // in files
 };
 
 }  // namespace drun::agent

@@ -49,6 +49,10 @@ constexpr std::chrono::seconds kFlushAtMost{1};
 
 using Clock = std::chrono::steady_clock;
 
+bool has_succeeded(const Outcome& outcome) {
+  return std::holds_alternative<Succeeded>(outcome.ending);
+}
+
 class Agent final : rendezvous::Client::Listener, RoundRunner::Listener, Signals::Listener {
  public:
   Agent(const AgentSpec& spec, const Log& log);
@@ -351,15 +355,17 @@ void Agent::on_outcome(const Outcome& outcome) {
   const bool is_stopped = std::holds_alternative<Interrupted>(outcome.ending) ||
                           std::holds_alternative<Preempted>(outcome.ending);
   if (is_stopped && world_) log_timeouts(log_, timeouts_ = reported_timeouts(*world_, output_));
-  on_event(supervision::OutcomeArrived{
-      .has_succeeded = std::holds_alternative<Succeeded>(outcome.ending),
-      .has_server = server_ != nullptr});
+  on_event(supervision::OutcomeArrived{.has_succeeded = has_succeeded(outcome),
+                                       .has_server = server_ != nullptr});
 }
 
 void Agent::perform(const supervision::FlushOutput&) {
   // Kept processes hold their pipes open for as long as they run.
-  output_.drain(state_.has_kept ? std::chrono::seconds(0) : kFlushAtMost,
-                [this] { on_event(supervision::OutputFlushed{}); });
+  // The report of a failed job must not wait for a log directory that hangs.
+  output_.drain(
+      state_.has_kept ? std::chrono::seconds(0) : kFlushAtMost,
+      [this] { on_event(supervision::OutputFlushed{}); },
+      has_succeeded(*outcome_) ? Output::Until::Written : Output::Until::WrittenOrStuck);
 }
 
 // Stops everything that keeps the loop running.

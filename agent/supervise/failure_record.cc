@@ -97,24 +97,29 @@ SignalFacts collect_signal_facts() {
   return facts;
 }
 
-// The brief failure with the message, traceback and time of the worker's error file, the last lines
-// of its stderr (`stderr_end` if given, else those of streams.stderr_file), the error before these
-// lines as the traceback if it has none, and the account of a fatal signal. The time is for display
-// only and does not order failures. Reads files, so do not call it in the loop.
+// Adds the last lines of the worker's stderr, the error before these lines as the traceback if it
+// has none, and the account of a fatal signal. Does not block.
+Failure with_stderr(Failure failure, const std::string& stderr_file, StderrEnd stderr_end) {
+  failure.stderr_tail = std::move(stderr_end.lines);
+  failure.stderr_file = stderr_file;
+  if (failure.message.empty() && failure.traceback.empty() &&
+      may_come_from(failure.status, stderr_end.error_before))
+    failure.traceback = std::move(stderr_end.error_before);
+  if (has_account(failure))
+    failure.traceback = with_signal_account(failure.traceback,
+                                            text_of(account_of(failure, collect_signal_facts())));
+  return failure;
+}
+
+// The brief failure with the message, traceback and time of the worker's error file, and its stderr
+// (`stderr_end` if given, else that of streams.stderr_file). The time is for display only and does
+// not order failures. Reads files, so do not call it in the loop.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
                      std::optional<StderrEnd> stderr_end) {
   if (!stderr_end && !streams.stderr_file.empty()) stderr_end = end_of_file(streams.stderr_file);
-  if (!stderr_end) stderr_end = StderrEnd();
-  brief.stderr_tail = std::move(stderr_end->lines);
-  brief.stderr_file = streams.stderr_file;
   if (!streams.error_file.empty()) add_error_file(brief, streams.error_file);
-  if (brief.message.empty() && brief.traceback.empty() &&
-      may_come_from(brief.status, stderr_end->error_before))
-    brief.traceback = std::move(stderr_end->error_before);
-  if (has_account(brief))
-    brief.traceback =
-        with_signal_account(brief.traceback, text_of(account_of(brief, collect_signal_facts())));
-  return brief;
+  return with_stderr(std::move(brief), streams.stderr_file,
+                     std::move(stderr_end).value_or(StderrEnd()));
 }
 
 }  // namespace
@@ -204,23 +209,29 @@ void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::functio
     sources.push_back(std::move(source));
   }
   auto full = std::make_shared<std::vector<rendezvous::SeenFailure>>();
+  // The first call counts: the result, or the end of the time if the log directory hangs.
+  const auto on_end = [this, sources, full, is_over = std::make_shared<bool>(false),
+                       on_read = std::move(on_read)](bool has_run) {
+    if (std::exchange(*is_over, true)) return;
+    reading_limit_.cancel();
+    if (has_run) {
+      full_ = std::move(*full);
+    } else {
+      for (const Source& each : sources)
+        full_.push_back({with_stderr(each.brief.failure, each.streams.stderr_file,
+                                     each.stderr_end.value_or(StderrEnd())),
+                         each.brief.seen});
+    }
+    on_read();
+  };
+  reading_limit_.set(std::chrono::steady_clock::now() + kReadAtMost, [on_end] { on_end(false); });
   output_.run_off_loop(
       [sources, full] {
         for (const Source& each : sources)
           full->push_back(
               {full_failure(each.brief.failure, each.streams, each.stderr_end), each.brief.seen});
       },
-      [this, sources, full, on_read = std::move(on_read)](bool has_run) {
-        if (has_run) {
-          full_ = std::move(*full);
-        } else {
-          for (const Source& each : sources) {
-            full_.push_back(each.brief);
-            if (each.stderr_end) full_.back().failure.stderr_tail = each.stderr_end->lines;
-          }
-        }
-        on_read();
-      });
+      on_end);
 }
 
 void RoundFailures::complete(const std::function<std::vector<std::string>(int pid)>& gpu_faults) {

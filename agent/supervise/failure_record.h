@@ -4,6 +4,7 @@
 // An error file that cannot be used is ignored.   Thread: the io_context's only.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -19,6 +20,8 @@
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/member/client.h"
+#include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
 
 namespace drun::agent {
 
@@ -36,8 +39,9 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
 // The failures of this node's workers in one round, in order.
 class RoundFailures {
  public:
-  // Both must outlive it.
-  RoundFailures(const AgentSpec& spec, Output& output) : spec_(spec), output_(output) {}
+  // All must outlive it.
+  RoundFailures(asio::io_context& io, const AgentSpec& spec, Output& output)
+      : spec_(spec), output_(output), reading_limit_(io) {}
 
   void begin_round(const World& world);
   // By the last lines of the worker's stderr and the error before them, as far as they are here.
@@ -53,9 +57,10 @@ class RoundFailures {
 
   // Adds what the workers left in `streams`: the message, traceback and time of the error file, the
   // last lines of stderr and the error before them, and the account of a fatal signal. The time is
-  // for display only and does not order failures. Reads files off the loop; if they cannot be read,
-  // the failures stay brief. `on_read` is called once: from here if there are no failures, else
-  // from the loop.
+  // for display only and does not order failures. Reads files off the loop; if they cannot be read
+  // within kReadAtMost, the failures stay brief. `on_read` is called once: from here if there are
+  // no failures, else from the loop.
+  static constexpr std::chrono::seconds kReadAtMost{5};
   void read(const std::vector<WorkerStreams>& streams, std::function<void()> on_read);
   // Call after read(). `gpu_faults`: the lines of the kernel log that may concern a worker.
   void complete(const std::function<std::vector<std::string>(int pid)>& gpu_faults);
@@ -68,6 +73,7 @@ class RoundFailures {
   std::vector<WorkerEnd> ends_;
   std::string stacks_;
   std::vector<rendezvous::SeenFailure> full_;
+  rendezvous::DeadlineTimer reading_limit_;
 };
 
 // Writes drun's own TORCHELASTIC_ERROR_FILE (spec.error_file) if the job failed. If the root
