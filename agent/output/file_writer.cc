@@ -140,7 +140,7 @@ void FileWriter::run(Job job, Done done) {
   }
   if (done_.empty()) waits_since_ = std::chrono::steady_clock::now();
   done_.push_back(std::move(done));
-  if (!work_) work_.emplace(io_.get_executor());
+  if (!work_ && keeps_loop_) work_.emplace(io_.get_executor());
   shared_->run(std::move(job));
 }
 
@@ -160,9 +160,14 @@ void FileWriter::collect() {
   if (alive->owner == nullptr) return;
   waits_since_.reset();
   if (!done_.empty()) waits_since_ = std::chrono::steady_clock::now();
-  if (!done_.empty() || !work_) return;
+  if (!done_.empty()) return;
   work_.reset();
   listener_.on_idle();
+}
+
+void FileWriter::let_loop_end() {
+  keeps_loop_ = false;
+  work_.reset();
 }
 
 void FileWriter::abandon() {
@@ -262,6 +267,14 @@ void FileWriter::on_written(const std::shared_ptr<File>& file, std::size_t bytes
 
 void FileWriter::close(UniqueFd fd) {
   if (fd && shared_) shared_->close(std::make_shared<UniqueFd>(std::move(fd)));
+}
+
+void run_until(asio::io_context& io, const std::function<bool()>& is_done,
+               const std::optional<FileWriter::Time>& deadline) {
+  while (!is_done() && (!deadline || std::chrono::steady_clock::now() < *deadline)) {
+    if (io.stopped()) io.restart();
+    deadline ? io.run_one_until(*deadline) : io.run_one();
+  }
 }
 
 }  // namespace drun::agent

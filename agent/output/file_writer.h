@@ -8,7 +8,8 @@
 // Flow:    each file has at most one write in progress; bytes appended meanwhile are written
 //          together. While is_congested(), append nothing more; on_room follows. Memory is limited
 //          to kHighWaterBytes and one read per stream.
-// End:     unfinished jobs keep the io_context running until abandon(). A thread that is in a job,
+// End:     unfinished jobs keep the io_context running until abandon() or let_loop_end(). A thread
+// that is in a job,
 //          as one that hangs in a system call, is then left running; it accesses nothing that
 //          belongs to the loop, and closes the remaining descriptors after its job. The loop closes
 //          none, because close() can hang, too.
@@ -78,6 +79,9 @@ class FileWriter {
   std::optional<Time> waits_since() const { return waits_since_; }
   bool is_idle() const { return done_.empty(); }
 
+  // Unfinished jobs keep the io_context running no longer.
+  void let_loop_end();
+
   // Drops the jobs that have not started, and waits for none that has.
   void abandon();
 
@@ -100,6 +104,12 @@ class FileWriter {
   std::size_t waiting_bytes_ = 0;
   bool is_congested_ = false;
   bool is_abandoned_ = false;
+  bool keeps_loop_ = true;
 };
+
+// For the time after the loop's end: runs `io` until `is_done` or `deadline`, which a handler may
+// change meanwhile.
+void run_until(asio::io_context& io, const std::function<bool()>& is_done,
+               const std::optional<FileWriter::Time>& deadline);
 
 }  // namespace drun::agent

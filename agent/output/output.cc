@@ -326,17 +326,14 @@ bool Output::is_flushed() const {
          (!err_ || err_->is_empty() || err_->is_gone()) && log_writer_.is_idle();
 }
 
-void Output::finish(std::optional<std::chrono::milliseconds> at_most) {
+void Output::finish(const std::optional<FileWriter::Time>& deadline) {
   for (Console* console : {out_.get(), err_.get()}) {
     if (console == nullptr || console->is_gone() || !console->is_terminal()) continue;
     console->queue().end_line();
     console->flush();
   }
-  const auto deadline = std::chrono::steady_clock::now() + at_most.value_or(std::chrono::hours(0));
-  while (!is_flushed() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
-    if (io_.stopped()) io_.restart();
-    at_most ? io_.run_one_until(deadline) : io_.run_one();
-  }
+  run_until(
+      io_, [this] { return is_flushed(); }, deadline);
   if (!is_flushed()) stop();
   const bool keeps_files = keeps_streams_ || (gathered_ && gathered_->has_files());
   // Removing files from a file system that hangs would hang, too.

@@ -182,10 +182,10 @@ class Output {
   const std::string& log_place() const { return files_->place(); }
 
   // Call once, after the last drain and the loop's end. Ends an unfinished last line on a terminal
-  // and waits up to `at_most` (absent: without limit) until the console and files have taken
-  // everything. Removes the run's directory if it is temporary and holds no stream that the user
-  // redirected or teed; otherwise it stays at log_place().
-  void finish(std::optional<std::chrono::milliseconds> at_most = std::nullopt);
+  // and waits until `deadline` (absent: without limit; read again after each event) for the console
+  // and files to take everything. Removes the run's directory if it is temporary and holds no
+  // stream that the user redirected or teed; otherwise it stays at log_place().
+  void finish(const std::optional<FileWriter::Time>& deadline = std::nullopt);
 
   // Gives up: closes all pipes and drops pending output. A pending on_drained is called from the
   // loop. Use this for a second Ctrl-C, and before destruction if not drained.

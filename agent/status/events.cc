@@ -331,14 +331,11 @@ void EventLog::warn_once(const std::string& reason) {
   log_->warning("--events=" + path_ + ": " + reason + "; events are missing from there");
 }
 
-void EventLog::finish(std::optional<std::chrono::milliseconds> at_most) {
+void EventLog::finish(const std::optional<FileWriter::Time>& deadline) {
   if (!writer_) return;
-  const auto deadline =
-      std::chrono::steady_clock::now() + at_most.value_or(std::chrono::milliseconds(0));
-  while (!writer_->is_idle() && (!at_most || std::chrono::steady_clock::now() < deadline)) {
-    if (io_->stopped()) io_->restart();
-    at_most ? io_->run_one_until(deadline) : io_->run_one();
-  }
+  run_until(
+      *io_, [this] { return writer_->is_idle(); }, deadline);
+  if (!writer_->is_idle()) warn_once("it does not answer");
   writer_->abandon();
 }
 

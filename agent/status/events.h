@@ -165,8 +165,17 @@ class EventLog {
   // The lines so far. Beyond kMostKeptBytes, all events except JobEnded are dropped.
   static constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
   std::string take_kept() { return std::move(kept_); }
-  // Call after the loop's end: waits until everything is written; absent: without a limit.
-  void finish(std::optional<std::chrono::milliseconds> at_most);
+  // Events that are not written yet keep the io_context running no longer; finish() waits for them.
+  void let_loop_end() {
+    if (writer_) writer_->let_loop_end();
+  }
+  // Since when the file has accepted nothing; absent if no event waits.
+  std::optional<FileWriter::Time> waits_since() const {
+    return writer_ ? writer_->waits_since() : std::nullopt;
+  }
+  // Call after the loop's end, while something else keeps it running: waits until everything is
+  // written, at most until `deadline` (absent: without limit; read again after each event).
+  void finish(const std::optional<FileWriter::Time>& deadline);
 
  private:
   void append(std::string line);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <csignal>
@@ -53,6 +54,30 @@ bool has_succeeded(const Outcome& outcome) {
   return std::holds_alternative<Succeeded>(outcome.ending);
 }
 
+// The limits of the waits that follow the loop's end. A termination signal ends all of them soon.
+class LastWaits final : Signals::Listener {
+ public:
+  LastWaits(asio::io_context& io, const std::vector<int>& termination_signals)
+      : signals_(io, termination_signals, *this) {
+    signals_.start();
+  }
+  void limit_files(Clock::time_point until) {
+    files_until_ = std::min(until, console_until_.value_or(until));
+  }
+  void end_soon() { files_until_ = console_until_ = Clock::now() + kFlushAtMost; }
+  const std::optional<Clock::time_point>& files_until() const { return files_until_; }
+  const std::optional<Clock::time_point>& console_until() const { return console_until_; }
+
+ private:
+  void on_terminate(int) override { end_soon(); }
+  void on_kill_now() override {}
+  void on_pass_on(int) override {}
+
+  Signals signals_;
+  std::optional<Clock::time_point> files_until_;
+  std::optional<Clock::time_point> console_until_;
+};
+
 class Agent final : rendezvous::Client::Listener, RoundRunner::Listener, Signals::Listener {
  public:
   Agent(const AgentSpec& spec, const Log& log);
@@ -62,6 +87,8 @@ class Agent final : rendezvous::Client::Listener, RoundRunner::Listener, Signals
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
   void watch_deadline();
+  void finish_writing();
+  void write_error_file(const LastWaits& waits);
 
   // Events of the state machine. Those that an action causes at once follow its other actions.
   void on_event(supervision::Event event) override;
@@ -222,12 +249,7 @@ AgentEnd Agent::run() {
   if (runner_.workers().has_kept()) keep_leftovers_at_exit();
   runner_.faults().settle(*outcome_);
   observers_.write(JobEnded{*outcome_, timeouts_});
-  leave_error_file(spec_, *outcome_, log_);
-  const auto at_most = state_.interrupt == supervision::Interrupt::Kill
-                           ? std::optional<std::chrono::milliseconds>(kFlushAtMost)
-                           : std::nullopt;
-  observers_.events().finish(at_most);
-  output_.finish(at_most);
+  finish_writing();
   return AgentEnd{.outcome = *outcome_,
                   .events = observers_.events().take_kept(),
                   .phases = observers_.final_times(),
@@ -236,6 +258,36 @@ AgentEnd Agent::run() {
                   .world = world_,
                   .timeouts = timeouts_,
                   .unfinished_frame = output_.unfinished_frame()};
+}
+
+void Agent::finish_writing() {
+  signals_.stop();
+  LastWaits waits(io_, spec_.termination_signals);
+  if (state_.interrupt == supervision::Interrupt::Kill) waits.end_soon();
+  // The report of a failed job must not wait for a file system that hangs.
+  const bool has_limits = !has_succeeded(*outcome_);
+  if (has_limits) waits.limit_files(Clock::now() + kStuckAfter);
+  write_error_file(waits);
+  const auto waits_since = observers_.events().waits_since();
+  if (has_limits) waits.limit_files(waits_since.value_or(Clock::now()) + kStuckAfter);
+  observers_.events().finish(waits.files_until());
+  output_.finish(waits.console_until());
+}
+
+void Agent::write_error_file(const LastWaits& waits) {
+  if (spec_.error_file.empty() || has_succeeded(*outcome_)) return;
+  FileWriter writer(io_, log_, {});
+  auto written = std::make_shared<Result<void>>();
+  writer.run(
+      [spec = spec_, outcome = *outcome_, written] { *written = leave_error_file(spec, outcome); },
+      [this, written](bool has_run) {
+        if (has_run && !*written) log_.warning(written->error().message);
+      });
+  run_until(
+      io_, [&writer] { return writer.is_idle(); }, waits.files_until());
+  if (!writer.is_idle())
+    log_.warning("the error file is not written: the file system does not answer path=" +
+                 spec_.error_file);
 }
 
 // Call on each node that coordinates the job or may become the coordinator.
@@ -374,6 +426,7 @@ void Agent::perform(const supervision::End&) {
   client_->close();
   runner_.stop();
   observers_.close();
+  observers_.events().let_loop_end();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
   if (deadline_) deadline_->stop();

@@ -242,7 +242,8 @@ void RoundFailures::complete(const std::function<std::vector<std::string>(int pi
   first = with_stacks(first, stacks_);
 }
 
-void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log) {
+Result<void> leave_error_file(const AgentSpec& spec, const Outcome& outcome) {
+  if (spec.error_file.empty()) return {};
   Result<void> written;
   if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {
     const Failure& root = failed->failures.front();
@@ -261,7 +262,7 @@ void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& 
         spec.error_file,
         {.message = not_run->error.message, .traceback = "", .time = std::nullopt});
   }
-  if (!written) log.warning(written.error().message);
+  return written;
 }
 
 }  // namespace drun::agent

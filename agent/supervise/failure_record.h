@@ -78,7 +78,7 @@ class RoundFailures {
 
 // Writes drun's own TORCHELASTIC_ERROR_FILE (spec.error_file) if the job failed. If the root
 // cause's error file is on this node, copies it and adds the exit code; otherwise writes the file
-// from the outcome. Does nothing if spec.error_file is empty.
-void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log);
+// from the outcome. Does nothing if spec.error_file is empty. Blocks.
+Result<void> leave_error_file(const AgentSpec& spec, const Outcome& outcome);
 
 }  // namespace drun::agent

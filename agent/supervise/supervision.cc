@@ -265,6 +265,7 @@ void Turn::handle(const TerminateSignal& terminate) {
   if (state_.stage == Stage::Running)
     act(StopWorkers{terminate.signal}, EnterPhase{Phase::Stopping});
   act(InterruptJob{terminate.signal});
+  if (state_.job == Job::Flushing) state_.drop_output_at = now_ + kConsolePatience;
 }
 
 void Turn::handle(const KillWanted&) {

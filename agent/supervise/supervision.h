@@ -20,7 +20,7 @@
 //   AllGone          -            -           Draining       -                     note
 //   OutputDrained .. -            -           -              next stage 3          -
 //   StopWanted       Stopping     Stopping    stop workers   Stopping              report 4, 5
-//   TerminateSignal  interrupt    interrupt   stop workers,  interrupt             interrupt
+//   TerminateSignal  interrupt    interrupt   stop workers,  interrupt             interrupt 8
 //                                             interrupt
 //   KillWanted 6     kill         kill        kill           kill                  kill 5
 //   OutcomeArrived   note         note        stop workers   note                  Flushing 5, 7
@@ -36,6 +36,7 @@
 //   5  If leftover processes are kept and the job does not succeed, they are stopped: Running.
 //   6  Output that the console does not take within kConsolePatience of the last worker is dropped.
 //   7  Once the outcome is known and no coordinator runs here.
+//   8  While Flushing: output that is not taken within kConsolePatience is dropped.
 //   report: success if the condition is Healthy, else stopped; not after the outcome
 //   unable: reports the error as a failure of the round, which has stopped
 //
@@ -81,7 +82,7 @@ inline constexpr std::chrono::seconds kStacksHold{14};
 // than its stack.
 inline constexpr std::chrono::seconds kOwnErrorHold{3};
 inline constexpr std::chrono::seconds kPeerHold{1};
-// After a kill: how long the console may take for the rest of the output.
+// After a kill, or a signal at the end: how long the console may take for the rest of the output.
 inline constexpr std::chrono::seconds kConsolePatience{1};
 
 // By the worker's texts so far.
@@ -259,7 +260,7 @@ struct State {
   Job job = Job::Going;
   Interrupt interrupt = Interrupt::None;
   bool has_server = false;               // once the outcome is known
-  std::optional<Time> drop_output_at{};  // after a kill
+  std::optional<Time> drop_output_at{};  // after a kill, or a signal at the end
 };
 
 std::vector<Action> step(State& state, const Event& event, Time now);

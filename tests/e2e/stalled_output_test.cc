@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <regex>
@@ -170,6 +171,70 @@ TEST_CASE("a file system that hangs for 15 s loses no node and no line") {
   for (int i = 0; i < 200; ++i) expected += "line " + std::to_string(i) + "\n";
   CHECK(read_file(only_entry(logs) + "/attempt_0/" + rank + "/stdout.log") == expected);
   CHECK_THAT(read_file(files / "events"), ContainsSubstring("\"outcome\""));
+}
+
+// The end of a process waits for its system calls, so drun only exits when the file system is back.
+TEST_CASE("a failed job is reported while the log directory hangs") {
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  const TemporaryDirectory directory;
+  // More output than may wait for the log directory must not delay the end, either.
+  const std::string output = GENERATE("", "yes $(seq -s_ 300) | head -c 700000; echo; ");
+  CAPTURE(output);
+  Launch launch = shell_job({"--nproc-per-node=2", "--tee=3", "--shutdown-timeout=1",
+                             "--log-dir=" + (files / "logs"), "--events=" + (files / "events")},
+                            "echo up; " + kUntilGo + "[ $RANK = 0 ] || exec sleep 600; " + output +
+                                "echo the cause >&2; exit 3");
+  launch.environment["DIR"] = directory.path();
+  Running running(launch);
+  REQUIRE(running.prints("[default0]:up"));
+  REQUIRE(running.prints("[default1]:up"));
+  files.stall();
+  write_file(directory.file("go"), "");
+  const bool is_reported = running.prints("job failed", 45s);
+  files.resume();
+  CHECK(is_reported);
+  const Ended ended = running.wait(40s);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.err.substr(ended.err.find("job failed")), ContainsSubstring("the cause"));
+}
+
+TEST_CASE("a signal ends the wait for a file that hangs after the job") {
+  const int signal = GENERATE(SIGINT, SIGTERM);
+  const bool holds_events = GENERATE(true, false);
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  const std::string option =
+      holds_events ? "--events=" + (files / "events") : "--log-dir=" + (files / "logs");
+  CAPTURE(signal, option);
+  const TemporaryDirectory directory;
+  Launch launch = shell_job({"--tee=3", "--report=" + directory.file("report.json"), option},
+                            "echo up; " + kUntilGo + "echo end");
+  launch.environment["DIR"] = directory.path();
+  Running running(launch);
+  REQUIRE(running.prints("up"));
+  files.stall();
+  write_file(directory.file("go"), "");
+  const bool has_ended = running.prints("end");
+  const bool is_reported_before =
+      eventually([&] { return fs::exists(directory.file("report.json")); }, 3s);
+  running.signal(signal);
+  const bool is_reported =
+      eventually([&] { return fs::exists(directory.file("report.json")); }, 20s);
+  files.resume();
+  CHECK(has_ended);
+  CHECK_FALSE(is_reported_before);
+  CHECK(is_reported);
+  const Ended ended = running.wait(40s);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
 }
 
 TEST_CASE("no round starts while SIGKILL has not ended a worker") {

@@ -444,6 +444,16 @@ TEST_CASE("kept processes stay if the job succeeds, else they are stopped before
   CHECK(at_the_end(OutputFlushed{}) == Names{"end"});
 }
 
+TEST_CASE("a signal at the end of the job drops the output that nothing takes") {
+  Machine machine = succeeded();
+  machine(OutcomeArrived{.has_succeeded = true});
+  CHECK(machine.after(seconds(100)).empty());
+  CHECK(without_stops(machine(TerminateSignal{SIGTERM})) == Names{"interrupt 15"});
+  CHECK(machine.after(kConsolePatience - milliseconds(1)).empty());
+  CHECK(machine.after(milliseconds(1)) == Names{"drop"});
+  CHECK(machine(OutputFlushed{}) == Names{"end"});
+}
+
 TEST_CASE("the agent ends once the outcome is known, no round runs, and its server has finished") {
   Machine none;
   CHECK(without_stops(none(OutcomeArrived{})) == Names{"flush"});
@@ -664,6 +674,7 @@ class Walk {
   }
   void perform(const InterruptJob&) {
     require(!std::exchange(is_interrupted_, true), "two interrupts");
+    is_interrupted_at_end_ = is_flushed_;
     if (member_ != Member::Running && member_ != Member::Done) return;
     member_ = Member::Stopping;
     is_stop_sent_ = true;
@@ -675,7 +686,7 @@ class Walk {
     begin("flush");
   }
   void perform(const DropOutput&) {
-    require(is_killed_, "output is dropped without a kill");
+    require(is_killed_ || is_interrupted_at_end_, "output is dropped without a kill");
     require(!is_pending("workers"), "output of running workers is dropped");
     has_dropped_ = true;
   }
@@ -843,6 +854,7 @@ class Walk {
   bool is_stop_sent_ = false;
   bool was_stopped_ = false;
   bool is_interrupted_ = false;
+  bool is_interrupted_at_end_ = false;  // when the output was being flushed
   bool is_killed_ = false;
   bool has_outcome_ = false;
   bool has_server_ = false;
