@@ -9,10 +9,9 @@
 //          together. While is_congested(), append nothing more; on_room follows. Memory is limited
 //          to kHighWaterBytes and one read per stream.
 // End:     unfinished jobs keep the io_context running until abandon() or let_loop_end(). A thread
-// that is in a job,
-//          as one that hangs in a system call, is then left running; it accesses nothing that
-//          belongs to the loop, and closes the remaining descriptors after its job. The loop closes
-//          none, because close() can hang, too.
+//          that is in a job, as one that hangs in a system call, is then left running; it accesses
+//          nothing that belongs to the loop, and closes the remaining descriptors after its job.
+//          The loop closes none, because close() can hang, too.
 // Owner:   Output, Console, EventLog, HostLines.
 // Thread:  the io_context's only. Jobs run in another thread and must own everything that they use.
 // Errors:  a file that cannot be written is logged once, and then skipped. If no thread can be
