@@ -149,8 +149,10 @@ void Output::open_round(const World& world, Opened on_open) {
     return;
   }
   log_writer_.run(open, [this, opened](bool has_run) {
-    if (!has_run) opened->error = Error{ErrorCode::System, "gave up on the log directory"};
-    finish_opening(*opened);
+    if (has_run) return finish_opening(*opened);
+    RoundFiles none;  // the thread may still write to the others
+    none.error = Error{ErrorCode::System, "gave up on the log directory"};
+    finish_opening(none);
   });
 }
 

@@ -153,22 +153,19 @@ TEST_CASE("another job's process that is stuck in exec does not delay the list o
     return false;
   };
   REQUIRE(testing::eventually(has_opened));
-  // As long as it is stuck, every reader of its stat is too, on the whole machine.
+  // As long as it is stuck, every reader of its stat is too, on the whole machine: milliseconds, if
+  // the list does not wait. Its new memory has no arguments yet.
   files.stall();
   const bool has_begun = write(go[1], "g", 1) == 1;
-  const bool is_stuck = has_begun && testing::eventually(
-                                         [&] {  // its new memory has no arguments yet
-                                           return testing::read_file(place + "/cmdline").empty();
-                                         },
-                                         std::chrono::seconds(1));
+  const auto has_no_arguments = [&] { return testing::read_file(place + "/cmdline").empty(); };
+  const bool is_stuck = has_begun && testing::eventually(has_no_arguments);
   const pid_t lister = fork();  // the stuck process is not below it
   if (lister == 0) {
     const Descendants found;
     _exit(found.is_whole() && found.all().empty() ? 0 : 1);
   }
   int status = -1;
-  const bool was_at_once =
-      testing::eventually([&] { return has_ended(lister, status); }, std::chrono::seconds(1));
+  const bool was_at_once = testing::eventually([&] { return has_ended(lister, status); });
   files.resume();
   if (!was_at_once) waitpid(lister, &status, 0);
   kill(stuck, SIGKILL);
