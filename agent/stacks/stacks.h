@@ -92,7 +92,7 @@ class StackCollector {
   };
   using Place = std::list<std::unique_ptr<Helper>>::iterator;
 
-  // What a search has found. Shared with its thread, which may outlive this.
+  // The result of a search. Shared with its thread, which may outlive this.
   struct Search {
     StackTools tools;
     std::atomic<bool> is_done = false;

@@ -241,7 +241,7 @@ TEST_CASE("a stopped group has run all its requests, and those of another group 
   CHECK(kept->is_open());
 }
 
-TEST_CASE("queued requests run in order, whoever waits for them, and without a waiter") {
+TEST_CASE("queued requests run in order, with any waiter and without one") {
   Progress progress;
   GroupRequests requests(progress);
   requests.start();

@@ -185,7 +185,6 @@ void Connections::take_answer(int rank, std::size_t lane) {
   flush(rank, lane);
 }
 
-// `error`: of a connection to or from that rank.
 void Connections::note(int rank, int error) {
   peer(rank).end.is_of_network = peer(rank).end.is_of_network || is_network_error(error);
 }
@@ -357,7 +356,7 @@ bool Connections::admit(Incoming& in, const Hello& hello) {
   ++other.open_count;
   if (hello.lane == 0) {
     other.in_id = in.id;
-    call_back(in.from);  // it gives the caller a connection that tells it the end of this host
+    call_back(in.from);
   }
   std::erase_if(strangers_, [&in](const Stranger& each) { return each.id == in.id; });
   return true;

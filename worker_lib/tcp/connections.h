@@ -5,6 +5,11 @@
 //          in the kernel's queue, and the silent ones before them are disconnected after
 //          kHelloTime. A caller whose Hello, and proof if one is required, has arrived is never
 //          disconnected.
+// Ends:    a connection ends with its rank's process. Data may wait in it for any time, since a
+// rank
+//          that computes does not read; it says nothing about the other host. A rank that is called
+//          therefore calls back, and keepalive on the side that sends nothing ends the connections
+//          to a host that is gone, or cut off, within 30 s.
 // Owner:   the mesh, with the Poller that it waits on.
 // Thread:  one at a time.
 // Errors:  throws BackendFailure; System if this process has no descriptor for a connection that it
@@ -60,8 +65,6 @@ class Connections {
   // Makes the connection to that rank, unless there is or was one.
   void call(int rank, std::size_t lane = 0);
   void call_all();
-  // As call(rank). A failure becomes that of all messages.
-  void call_back(int rank) noexcept;
   // A rank that call_all() has not reached yet, and that has not refused either; with a job key,
   // also one that has not called this rank, so that none waits for a rank that has returned.
   std::optional<int> unanswered() const;
@@ -155,6 +158,9 @@ class Connections {
   void exchange_places(const BackendContext& context);
   Poller::Source source_of(int rank, std::size_t lane) const;
 
+  // As call(rank). A failure becomes that of all messages.
+  void call_back(int rank) noexcept;
+  // `error`: of a connection to or from that rank.
   void note(int rank, int error);
   void close(Lane& lane) const;
   void take_answer(int rank, std::size_t lane);

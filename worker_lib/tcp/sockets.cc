@@ -52,9 +52,9 @@ UniqueFd make_socket(int family) {
   return fd;
 }
 
-// Short messages leave at once. The rank that accepts a connection sends nothing on it, and so the
-// kernel checks every kSilence whether the caller's host is there. TCP_USER_TIMEOUT would check the
-// caller's data, too, but also ends a connection to a rank that does not read for that long.
+// Short messages leave at once. Where nothing is sent, the kernel notices within kSilence that the
+// other host is gone. TCP_USER_TIMEOUT would notice it by data, too, but also ends a connection to
+// a rank that does not read for that long.
 void set_options(int fd) {
   const auto set = [fd](int level, int name, int value) {
     setsockopt(fd, level, name, &value, sizeof value);
