@@ -5,11 +5,10 @@
 //          in the kernel's queue, and the silent ones before them are disconnected after
 //          kHelloTime. A caller whose Hello, and proof if one is required, has arrived is never
 //          disconnected.
-// Ends:    a connection ends with its rank's process. Data may wait in it for any time, since a
-// rank
-//          that computes does not read; it says nothing about the other host. A rank that is called
-//          therefore calls back, and keepalive on the side that sends nothing ends the connections
-//          to a host that is gone, or cut off, within 30 s.
+// Ends:    a connection ends with its rank's process. Data may wait in it for any time, as a rank
+//          that computes does not read, and so it tells nothing about the other host. A rank that
+//          is called therefore calls back, and keepalive on the side that sends nothing ends the
+//          connections to a host that is gone, or cut off, within 30 s.
 // Owner:   the mesh, with the Poller that it waits on.
 // Thread:  one at a time.
 // Errors:  throws BackendFailure; System if this process has no descriptor for a connection that it
