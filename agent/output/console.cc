@@ -59,6 +59,7 @@ void Console::open() {
     file_fd_ = std::make_shared<UniqueFd>(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
     if (!*file_fd_) return lose(errno);
     file_writer_ = std::make_unique<FileWriter>(io_, log_, FileWriter::Listener{});
+    file_writer_->set_place(name_);
     return;
   }
   if (kind_ == Kind::Device) return;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "agent/output/log_files.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 
@@ -103,7 +104,7 @@ void FileWriter::Shared::work(const std::shared_ptr<Shared>& shared) {
 }
 
 FileWriter::FileWriter(asio::io_context& io, Log log, Listener listener)
-    : io_(io), log_(std::move(log)), listener_(std::move(listener)) {}
+    : io_(io), log_(std::move(log)), listener_(std::move(listener)), patience_(io) {}
 
 FileWriter::~FileWriter() {
   done_.clear();
@@ -140,7 +141,10 @@ void FileWriter::run(Job job, Done done) {
   }
   if (done_.empty()) waits_since_ = std::chrono::steady_clock::now();
   done_.push_back(std::move(done));
-  if (!work_ && keeps_loop_) work_.emplace(io_.get_executor());
+  if (!work_ && keeps_loop_) {
+    work_.emplace(io_.get_executor());
+    watch();
+  }
   shared_->run(std::move(job));
 }
 
@@ -158,16 +162,60 @@ void FileWriter::collect() {
     if (done) done(true);
   }
   if (alive->owner == nullptr) return;
+  const bool was_stuck = std::exchange(is_stuck_, false);
+  if (was_stuck) log_answer();
   waits_since_.reset();
-  if (!done_.empty()) waits_since_ = std::chrono::steady_clock::now();
-  if (!done_.empty()) return;
+  if (!done_.empty()) {
+    waits_since_ = std::chrono::steady_clock::now();
+    if (was_stuck && keeps_loop_) watch();
+    return;
+  }
+  patience_.cancel();
   work_.reset();
   listener_.on_idle();
 }
 
+// The timer of a wait that has ended continues with the next one: setting it at every job would
+// take longer than the job.
+void FileWriter::watch() {
+  patience_.set(*waits_since_ + kStuckAfter, [this] {
+    if (std::chrono::steady_clock::now() < *waits_since_ + kStuckAfter) return watch();
+    note_stuck();
+  });
+}
+
+void FileWriter::note_stuck() {
+  is_stuck_ = true;
+  if (!place_name_.empty())
+    log_.warning(place_name_ + " has not answered for " + std::to_string(kStuckAfter.count()) +
+                 " s; what is written there waits" + place_path_);
+  listener_.on_stuck();
+}
+
+void FileWriter::log_answer() {
+  if (place_name_.empty()) return;
+  const auto waited = std::chrono::steady_clock::now() - *waits_since_;
+  log_.info(place_name_ + " answers again after " +
+            rendezvous::duration_text(std::chrono::round<std::chrono::seconds>(waited)) +
+            place_path_);
+}
+
+void FileWriter::set_place(std::string name, std::string path) {
+  place_name_ = std::move(name);
+  if (!path.empty()) place_path_ = " path=" + std::move(path);
+}
+
 void FileWriter::let_loop_end() {
   keeps_loop_ = false;
+  patience_.cancel();
   work_.reset();
+}
+
+void FileWriter::keep_loop() {
+  keeps_loop_ = true;
+  if (done_.empty() || work_) return;
+  work_.emplace(io_.get_executor());
+  watch();
 }
 
 void FileWriter::abandon() {
@@ -189,6 +237,8 @@ void FileWriter::abandon() {
     if (done) asio::post(io_, [done = std::move(done)] { done(false); });
   done_.clear();
   waits_since_.reset();
+  is_stuck_ = false;
+  patience_.cancel();
   work_.reset();
   waiting_bytes_ = 0;
   if (std::exchange(is_congested_, false) && listener_.on_room) listener_.on_room();

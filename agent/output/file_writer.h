@@ -15,7 +15,8 @@
 // Owner:   Output, Console, EventLog, HostLines.
 // Thread:  the io_context's only. Jobs run in another thread and must own everything that they use.
 // Errors:  a file that cannot be written is logged once, and then skipped. If no thread can be
-//          started, jobs run in the loop.
+//          started, jobs run in the loop. A place that does not answer for kStuckAfter is logged,
+//          and also when it answers again.
 #pragma once
 
 #include <chrono>
@@ -32,6 +33,7 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
 
 namespace drun::agent {
 
@@ -40,13 +42,15 @@ namespace drun::agent {
 inline constexpr std::size_t kHighWaterBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kLowWaterBytes = std::size_t{64} << 10;
 
+// A file system that has completed no operation for this long counts as one that hangs.
 inline constexpr std::chrono::seconds kStuckAfter{10};
 
 class FileWriter {
  public:
   struct Listener {
     std::function<void()> on_room = [] {};
-    std::function<void()> on_idle = [] {};  // every job is done or abandoned
+    std::function<void()> on_idle = [] {};   // every job is done or abandoned
+    std::function<void()> on_stuck = [] {};  // is_stuck() has become true
   };
   using Job = std::function<void()>;
   // Called in the loop. `has_run` is false if the job was abandoned; do not read its results then.
@@ -60,6 +64,9 @@ class FileWriter {
   // Drops pending callbacks.
   ~FileWriter();
 
+  // What the log calls the place, e.g. "the log directory". Without a name, nothing is logged.
+  void set_place(std::string name, std::string path = "");
+
   void run(Job job, Done done = nullptr);
 
   std::shared_ptr<File> adopt(UniqueFd fd, std::string path);
@@ -72,14 +79,17 @@ class FileWriter {
   void close(UniqueFd fd);
 
   bool is_congested() const { return is_congested_; }
-  // Since when no job has ended; absent if none is pending. After kStuckAfter, the file system
-  // counts as one that hangs.
+  // Since when no job has ended; absent if none is pending.
   using Time = std::chrono::steady_clock::time_point;
   std::optional<Time> waits_since() const { return waits_since_; }
+  // Whether no job has ended for kStuckAfter.
+  bool is_stuck() const { return is_stuck_; }
   bool is_idle() const { return done_.empty(); }
 
-  // Unfinished jobs keep the io_context running no longer.
+  // Unfinished jobs keep the io_context running no longer, and again. While they do not, a place
+  // that does not answer is not noticed.
   void let_loop_end();
+  void keep_loop();
 
   // Drops the jobs that have not started, and waits for none that has.
   void abandon();
@@ -89,6 +99,9 @@ class FileWriter {
 
   bool start();
   void collect();
+  void watch();
+  void note_stuck();
+  void log_answer();
   void write(const std::shared_ptr<File>& file);
   void on_written(const std::shared_ptr<File>& file, std::size_t bytes, int error_number);
 
@@ -100,8 +113,12 @@ class FileWriter {
   std::deque<Done> done_;  // of the jobs not yet reported, in order
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
   std::optional<Time> waits_since_;
+  rendezvous::DeadlineTimer patience_;
+  std::string place_name_;
+  std::string place_path_;  // as " path=..."; empty: not known
   std::size_t waiting_bytes_ = 0;
   bool is_congested_ = false;
+  bool is_stuck_ = false;
   bool is_abandoned_ = false;
   bool keeps_loop_ = true;
 };

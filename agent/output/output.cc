@@ -33,8 +33,7 @@ Output::Output(asio::io_context& io, Log log, OutputSpec spec, std::string host,
       host_(std::move(host)),
       fds_(fds),
       buffer_(std::make_unique_for_overwrite<char[]>(kReadBytes)),
-      patience_(io),
-      log_patience_(io) {}
+      patience_(io) {}
 
 Output::~Output() {
   on_drained_ = nullptr;
@@ -48,7 +47,9 @@ Result<void> Output::prepare(std::string_view run_id) {
   open_consoles();
   own_lines_.emplace(err(), log_, ++streams_made_);
   if (spec_.gathers) open_gathering();
-  return files_->make(spec_.log_dir, run_id, holds_streams());
+  Result<void> made = files_->make(spec_.log_dir, run_id, holds_streams());
+  log_writer_.set_place("the log directory", files_->place());
+  return made;
 }
 
 void Output::open_consoles() {
@@ -183,26 +184,14 @@ void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_d
     if (patience_.expiry() > asio::steady_timer::clock_type::now()) return;
     take_last();
   });
-  is_log_stuck_ = false;
-  if (until != Until::Written) watch_log_directory();
+  if (log_writer_.is_stuck()) note_stuck_log_directory();
   asio::post(io_, [this] { check_drained(); });
 }
 
-void Output::watch_log_directory() {
-  const auto now = std::chrono::steady_clock::now();
-  const auto stuck_at = log_writer_.waits_since().value_or(now) + kStuckAfter;
-  if (now >= stuck_at) return note_stuck_log_directory();
-  log_patience_.set(stuck_at, [this] {
-    if (on_drained_) watch_log_directory();
-  });
-}
-
 void Output::note_stuck_log_directory() {
-  is_log_stuck_ = true;
-  if (drains_until_ == Until::WrittenOrStuck) {
+  if (on_drained_ && drains_until_ == Until::WrittenOrStuck) {
     is_log_given_up_ = true;
-    log_.warning("log files are incomplete: the log directory has not answered for " +
-                 std::to_string(kStuckAfter.count()) + " s path=" + files_->place());
+    log_.warning("log files are incomplete: gave up on the log directory path=" + files_->place());
     log_writer_.abandon();
   }
   check_drained();
@@ -225,14 +214,13 @@ void Output::check_drained() {
   if (!on_drained_) return;
   const bool have_sinks_room =
       drains_until_ == Until::Queued
-          ? !is_console_congested() && (!log_writer_.is_congested() || is_log_stuck_)
+          ? !is_console_congested() && (!log_writer_.is_congested() || log_writer_.is_stuck())
           : is_flushed();
   bool is_done =
       have_sinks_room && (!gathered_ || gathered_->is_empty()) && (!link_ || link_->is_idle());
   for_each_stream([&is_done](WorkerStream&) { is_done = false; });
   if (!is_done) return;
   patience_.cancel();
-  log_patience_.cancel();
   asio::post(io_, std::exchange(on_drained_, nullptr));
 }
 
@@ -349,7 +337,6 @@ void Output::stop() {
   for_each_stream([](WorkerStream& stream) { stream.close(); });
   close_worker_ends();
   patience_.cancel();
-  log_patience_.cancel();
   if (out_) out_->stop();
   if (err_) err_->stop();
   log_writer_.abandon();

@@ -48,7 +48,6 @@
 #include "rendezvous/job/world.h"
 #include "rendezvous/member/client.h"
 #include "rendezvous/net/asio.h"
-#include "rendezvous/net/deadline_timer.h"
 #include "rendezvous/server/log_collector.h"
 
 namespace drun::agent {
@@ -259,7 +258,6 @@ class Output {
   void for_each_stream(Action action);
   void take_last();
   void check_drained();
-  void watch_log_directory();
   void note_stuck_log_directory();
 
   asio::io_context& io_;
@@ -273,8 +271,11 @@ class Output {
       channel_;  // with spec_.channel_fd: of out_ and err_, which come after it
   std::unique_ptr<Console> out_;
   std::unique_ptr<Console> err_;  // null: the same file as out_
-  FileWriter log_writer_{
-      io_, log_, {.on_room = [this] { wake_all(); }, .on_idle = [this] { check_drained(); }}};
+  FileWriter log_writer_{io_,
+                         log_,
+                         {.on_room = [this] { wake_all(); },
+                          .on_idle = [this] { check_drained(); },
+                          .on_stuck = [this] { note_stuck_log_directory(); }}};
   // With spec_.gathers: lines sent by this node, and lines received by it.
   std::optional<GatherLink> link_;
   std::unique_ptr<GatheredLines> gathered_;
@@ -292,8 +293,6 @@ class Output {
   std::vector<UniqueFd> worker_ends_;
   std::vector<UniqueFd> worker_files_;
   asio::steady_timer patience_;
-  rendezvous::DeadlineTimer log_patience_;
-  bool is_log_stuck_ = false;  // seen by the current drain
   std::function<void()> on_drained_;
   Until drains_until_ = Until::Written;
   Opened on_open_;

@@ -284,6 +284,7 @@ Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool 
   io_ = &io;
   file_ = std::make_shared<UniqueFd>(std::move(opened));
   writer_ = std::make_unique<FileWriter>(io, log, FileWriter::Listener{});
+  writer_->set_place("the file of --events", file);
   return {};
 }
 
@@ -333,6 +334,7 @@ void EventLog::warn_once(const std::string& reason) {
 
 void EventLog::finish(const std::optional<FileWriter::Time>& deadline) {
   if (!writer_) return;
+  writer_->keep_loop();
   run_until(
       *io_, [this] { return writer_->is_idle(); }, deadline);
   if (!writer_->is_idle()) warn_once("it does not answer");

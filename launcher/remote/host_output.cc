@@ -120,7 +120,9 @@ HostLines::HostLines(asio::io_context& io, const Log& log, const OutputSpec& spe
               .on_empty = [this] { listener_.on_empty(); }})) {}
 
 Result<void> HostLines::prepare(std::string_view run_id) {
-  return files_->make(spec_.log_dir, run_id, true);
+  Result<void> made = files_->make(spec_.log_dir, run_id, true);
+  writer_.set_place("the log directory", files_->place());
+  return made;
 }
 
 void HostLines::take(std::size_t host, const std::string& name, std::string_view payload) {

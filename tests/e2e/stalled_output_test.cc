@@ -165,6 +165,9 @@ TEST_CASE("a file system that hangs for 15 s loses no node and no line") {
     CHECK(ended.code == 0);
     CHECK_THAT(ended.err, !ContainsSubstring("lost"));
   }
+  const std::string& log = ends[static_cast<std::size_t>(node)].err;
+  CHECK_THAT(log, ContainsSubstring("the log directory has not answered for 10 s"));
+  CHECK_THAT(log, ContainsSubstring("the log directory answers again after 1"));
   const std::string rank = node == 0 ? "1" : "0";  // node 0 gathers both ranks; node 1 has only
                                                    // local rank 0
   std::string expected = "begin\n";
