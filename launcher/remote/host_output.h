@@ -68,8 +68,6 @@ class HostReceiver {
   // Call when the session has ended. Returns the host's own text if no message has arrived.
   std::string end();
 
-  bool is_held_up() const { return consoles_.out.is_congested() || consoles_.err.is_congested(); }
-
  private:
   struct Stray {
     agent::LineBuffer lines;

@@ -70,6 +70,7 @@ class Step {
     const bool is_first = !state_.said_last;
     if (is_first || !is_about_itself(event.end) || is_about_itself(*said_last().end))
       state_.said_last = event.host;
+    if (event.host == 0) state_.end_node_0_at.reset();
     if (state_.phase == Phase::Running && event.end.could_not_reach && !state_.left_early)
       note_unreachable(event.host);
   }
@@ -91,8 +92,7 @@ class Step {
     }
     if (index == 0) return;
     state_.left_early = index;
-    state_.end_node_0_at.reset();
-    if (host(0).state == HostState::Running) end_node_0();
+    end_node_0();
   }
 
   bool is_endpoint(std::size_t index) const {
@@ -104,7 +104,10 @@ class Step {
            hello.place.master_port <= 65535;
   }
   static std::string terminate_line() { return "signal " + std::to_string(SIGTERM); }
-  void end_node_0() { actions_.emplace_back(SendLine{0, terminate_line()}); }
+  void end_node_0() {
+    state_.is_left_early_cause = true;
+    if (host(0).state == HostState::Running) actions_.emplace_back(SendLine{0, terminate_line()});
+  }
 
   Go go() {
     Go go;
@@ -144,10 +147,15 @@ class Step {
     if (event.host == 0) {
       state_.end_by = now_ + kEndGrace;
       if (!from.end) each({HostState::Running}, [this](std::size_t i) { let_go(i); });
-    } else if (host(0).state == HostState::Running && !state_.left_early) {
+    } else if (host(0).state == HostState::Running && !state_.left_early && !has_succeeded(from)) {
       state_.left_early = event.host;
-      state_.end_node_0_at = now_ + kEndGrace;
+      if (!host(0).end) state_.end_node_0_at = now_ + kEndGrace;
     }
+  }
+
+  // A node reports success only as the outcome of the job, which node 0 then knows as well.
+  static bool has_succeeded(const HostProgress& host) {
+    return host.end && host.end->exit_code == 0;
   }
 
   void note_lost(std::size_t index, HostState before) {
@@ -195,7 +203,7 @@ class Step {
     each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(SendLine{i, line}); });
   }
 
-  void take(const TimerExpired&) {
+  void take(const TimerExpired& event) {
     if (state_.remind_at && *state_.remind_at <= now_) {
       state_.remind_at.reset();
       if (state_.phase == Phase::Starting) actions_.emplace_back(RemindOfHosts{});
@@ -204,14 +212,20 @@ class Step {
       if (state_.phase == Phase::Starting && host(i).since + state_.login_timeout <= now_)
         time_out(i);
     });
-    if (state_.end_node_0_at && *state_.end_node_0_at <= now_) {
-      state_.end_node_0_at.reset();
-      if (host(0).state == HostState::Running) end_node_0();
+    const Time quiet_since = event.last_output;
+    if (is_over_at(state_.end_node_0_at, quiet_since)) end_node_0();
+    if (is_over_at(state_.end_by, quiet_since)) kill_all();
+  }
+
+  // Whether the grace period until `end` is over. Output extends it.
+  bool is_over_at(std::optional<Time>& end, Time quiet_since) {
+    if (!end || *end > now_) return false;
+    if (state_.phase == Phase::Running && quiet_since + kEndGrace > now_) {
+      end = quiet_since + kEndGrace;
+      return false;
     }
-    if (state_.end_by && *state_.end_by <= now_) {
-      state_.end_by.reset();
-      kill_all();
-    }
+    end.reset();
+    return true;
   }
 
   void time_out(std::size_t i) {
@@ -416,9 +430,7 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
   if (!has_run) return not_started(state, plan, invoked_as);
   if (state.least_hosts > 0) return elastic_end(state, plan, invoked_as);
   const HostProgress& first = state.hosts.front();
-  // Node 0 was stopped after the grace period, so it is not the cause.
-  const bool was_told = state.left_early && !state.end_node_0_at && !state.signal;
-  if (was_told) {
+  if (state.is_left_early_cause && !state.signal) {
     const HostProgress& cause = state.hosts[*state.left_early];
     const std::string& name = plan.nodes[*state.left_early].name;
     if (cause.end && cause.end->exit_code != 0)

@@ -11,9 +11,11 @@
 //
 // Rules:   The first signal goes to node 0, whose agent ends the job in order. A kill goes to all
 //          hosts. After node 0's session has ended, or after a signal before the start, the other
-//          hosts have kEndGrace to end. A node that ends before node 0 while the job runs has not
-//          taken part: it is the cause, and node 0 is stopped after kEndGrace. If a node reports
-//          that it could not reach node 0, node 0 is stopped at once.
+//          hosts have kEndGrace to end. A node that ends before node 0 while the job runs, and does
+//          not report success, has not taken part: if node 0 does not end within kEndGrace, that
+//          node is the cause, and node 0 is stopped. If a node reports that it could not reach
+//          node 0, node 0 is stopped at once. While output arrives, or the console takes none, no
+//          grace period ends: a session cannot end before its output has been read.
 // Elastic: With least_hosts > 0, hosts with a problem are reported and left out while at least
 //          least_hosts, and more than half of the seats, are ready. The loss of a host during the
 //          job is only reported, because the agents decide whether the job continues. Signals go to
@@ -67,8 +69,9 @@ struct Launching {
   std::optional<int> signal{};              // the first one
   std::optional<Time> remind_at{};          // when to report the hosts without an answer
   std::optional<Time> end_by{};             // when to kill the remaining ssh processes
-  std::optional<std::size_t> left_early{};  // the node that ended first and is the cause
+  std::optional<std::size_t> left_early{};  // the node that ended before node 0
   std::optional<Time> end_node_0_at{};      // because of left_early
+  bool is_left_early_cause = false;         // node 0 did not end by itself
   int least_hosts = 0;                      // 0: all hosts
   std::vector<std::size_t> seats{};         // with least_hosts: hosts that may coordinate the job
   std::vector<std::size_t> endpoints{};     // their places are sent to all hosts; empty: none
@@ -106,7 +109,9 @@ struct KillCame {};
 struct ForwardSignal {  // forward to the workers
   int signal = 0;
 };
-struct TimerExpired {};
+struct TimerExpired {
+  Time last_output{};  // when output of the hosts arrived last, or waited for the console
+};
 using Event = std::variant<Began, CopyBegan, HelloCame, JobRefused, EndCame, SessionEnded,
                            SignalCame, KillCame, ForwardSignal, TimerExpired>;
 

@@ -208,6 +208,9 @@ class RemoteLauncher final : agent::Signals::Listener {
   void end_when_over();
   const std::string& invoked_as() const { return plan_.options.invoked_as; }
   agent::Console& err() { return err_ ? *err_ : *out_; }
+  bool is_held_up() {
+    return out_->is_congested() || err().is_congested() || (lines_ && lines_->is_congested());
+  }
   std::unique_ptr<agent::Console> make_console(int fd, const char* name);
 
   const HostPlan& plan_;
@@ -233,6 +236,7 @@ class RemoteLauncher final : agent::Signals::Listener {
   std::optional<LocalNetwork> network_;
   std::string scratch_;  // of all local nodes; empty: their own choice
   Launching state_;
+  Time last_output_{};  // when a frame arrived last, or output waited for the console
   const HostFacts& own_facts_;
   std::vector<Planning> plannings_;
   std::size_t planned_ = 0;  // number of complete plans, and of their workers
@@ -511,19 +515,21 @@ HostReceiver& RemoteLauncher::receiver_at(std::size_t host) {
 
 SessionListener RemoteLauncher::listener_of(std::size_t host) {
   HostReceiver& receiver = receiver_at(host);
-  return {
-      .on_frame = [&receiver](const agent::Frame& frame) { receiver.take(frame); },
-      .on_stray = [&receiver](bool is_stderr,
-                              std::string_view text) { receiver.take_stray(is_stderr, text); },
-      .on_copy = [this, host] { take(CopyBegan{host}); },
-      .is_held_up =
-          [this, &receiver] { return receiver.is_held_up() || (lines_ && lines_->is_congested()); },
-      .on_ended =
-          [this, host, &receiver](int code, const std::string& reason) {
-            const std::string words = receiver.end();
-            if (lines_) lines_->take_end(host);
-            take(SessionEnded{host, code, words.empty() ? reason : words});
-          }};
+  return {.on_frame =
+              [this, &receiver](const agent::Frame& frame) {
+                last_output_ = Clock::now();
+                receiver.take(frame);
+              },
+          .on_stray = [&receiver](bool is_stderr,
+                                  std::string_view text) { receiver.take_stray(is_stderr, text); },
+          .on_copy = [this, host] { take(CopyBegan{host}); },
+          .is_held_up = [this] { return is_held_up(); },
+          .on_ended =
+              [this, host, &receiver](int code, const std::string& reason) {
+                const std::string words = receiver.end();
+                if (lines_) lines_->take_end(host);
+                take(SessionEnded{host, code, words.empty() ? reason : words});
+              }};
 }
 
 // After a restart rank 0 may be on another host; input that the previous one has not read is lost.
@@ -549,7 +555,9 @@ void RemoteLauncher::arm() {
   }
   timer_.expires_at(*when);
   timer_.async_wait([this](const error_code& ec) {
-    if (!ec) take(TimerExpired{});
+    if (ec) return;
+    if (is_held_up()) last_output_ = Clock::now();
+    take(TimerExpired{last_output_});
   });
 }
 

@@ -233,6 +233,34 @@ TEST_CASE("lines of all hosts arrive whole and in each worker's order", "[namesp
   for (const auto& [rank, number] : last) CHECK(number == kLines);
 }
 
+TEST_CASE("a reader that pauses at the end of a job gets all lines, and the job succeeds",
+          "[namespaces]") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  constexpr int kLines = 6000;  // 600 KB fit in the buffers of ssh and its connection
+  const std::string print = " || head -c 600000 /dev/zero | tr '\\0' x | fold -w 100";
+  // The ssh of the silent rank ends at once, and the reader pauses for longer than the launcher
+  // then waits for the others.
+  const auto job = [&](const std::string& silent) {
+    Launch launch =
+        hosts.launch({"--hosts=node[1-3]"}, shell("[ $RANK = " + silent + " ]" + print));
+    launch.argv =
+        Words{"sh", "-c", "{ \"$@\"; echo code $?; } | { sleep 14; exec cat >all" + silent + "; }",
+              "sh"} +
+        launch.argv;
+    return launch;
+  };
+  Running first(job("0"));
+  Running second(job("1"));
+  CHECK(first.wait(60s).err.empty());
+  CHECK(second.wait(60s).err.empty());
+  for (const std::string silent : {"0", "1"}) {
+    const std::string all = read_file(hosts.directory().file("all" + silent));
+    CHECK(count(all, "]: xx") == 2 * kLines);
+    CHECK(count(all, "code 0\n") == 1);
+  }
+}
+
 TEST_CASE("login messages are harmless, and the end of an ssh is the end of its host") {
   const TemporaryDirectory directory;
   const std::string ssh = directory.file("ssh");

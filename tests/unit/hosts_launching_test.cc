@@ -215,6 +215,58 @@ TEST_CASE("a node that ends before node 0 is the cause if node 0 keeps running")
   CHECK(launch.end().text == "no log folder\n");
 }
 
+TEST_CASE("a node that reports success before node 0 is not the cause, however long node 0 takes") {
+  Launch launch(2);
+  launch.run();
+  launch.after(EndCame{1, End{}});
+  launch.ended(1, 0);
+  CHECK_FALSE(deadline(launch.state));
+  launch.after(EndCame{0, End{.exit_code = 0, .text = "done\n", .report = "{}"}});
+  launch.ended(0, 0);
+  CHECK(launch.end() == LaunchEnd{0, "done\n", "{}"});
+}
+
+TEST_CASE("node 0's end message counts although its session ends long after another node's") {
+  Launch launch(2);
+  launch.run();
+  const End failed{.exit_code = 41, .text = "from 1\n", .report = {}};
+  SECTION("if it arrives after the other session's end") {
+    launch.after(EndCame{1, failed});
+    launch.ended(1, 41);
+    launch.after(EndCame{0, End{.exit_code = 41, .text = "from 0\n", .report = "{}"}});
+  }
+  SECTION("if it arrives before") {
+    launch.after(EndCame{0, End{.exit_code = 41, .text = "from 0\n", .report = "{}"}});
+    launch.after(EndCame{1, failed});
+    launch.ended(1, 41);
+  }
+  CHECK_FALSE(deadline(launch.state));
+  launch.ended(0, 41);
+  CHECK(launch.end() == LaunchEnd{41, "from 0\n", "{}"});
+}
+
+TEST_CASE("no session is killed, and node 0 is not stopped, while output arrives or waits") {
+  Launch launch(2);
+  launch.run();
+  const auto wake_with_output = [&launch] {
+    launch.now = deadline(launch.state).value();
+    return launch.after(TimerExpired{.last_output = launch.now - 1s});
+  };
+  SECTION("after node 0's session") {
+    launch.after(EndCame{0, End{}});
+    launch.ended(0, 0);
+    CHECK(wake_with_output().empty());
+    CHECK(wake_with_output().empty());
+    CHECK(launch.now == kStart + 19s);
+    CHECK(launch.wake() == "kill 1");
+  }
+  SECTION("after another node's session") {
+    launch.ended(1, 2);
+    CHECK(wake_with_output().empty());
+    CHECK(launch.wake() == "signal 15 to 0");
+  }
+}
+
 TEST_CASE("the first signal is sent to node 0, while forwarded signals and kills are sent to all") {
   Launch launch(3);
   launch.run();
