@@ -84,6 +84,19 @@ bool is_own_link(const std::string& path) {
   return lstat(path.c_str(), &facts) == 0 && (facts.st_uid == geteuid() || facts.st_uid == 0);
 }
 
+// The descriptor of stdout or stderr if that is this regular file, as for /dev/stdout. A new file
+// in its place would lose the output.
+std::optional<int> own_output(const std::string& path) {
+  struct stat file {};
+  if (stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) return std::nullopt;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat output {};
+    if (fstat(fd, &output) == 0 && output.st_dev == file.st_dev && output.st_ino == file.st_ino)
+      return fd;
+  }
+  return std::nullopt;
+}
+
 // Readable only by this user, or with the permissions of the file that it replaces. Does not follow
 // links.
 std::FILE* new_file(const std::string& place, const std::string& replaced) {
@@ -103,7 +116,8 @@ Result<void> write_file(const std::string& path, std::string_view text) {
   // to devices and pipes. In a folder that others can write to, a link may have been planted by
   // another user.
   std::error_code ec;
-  if (fs::is_symlink(path, ec)) {
+  const std::optional<int> output = own_output(path);
+  if (!output && fs::is_symlink(path, ec)) {
     if (!is_own_link(path))
       return Error{ErrorCode::System, "cannot write " + path +
                                           ": it is a link of another user's; remove it, or choose "
@@ -111,9 +125,11 @@ Result<void> write_file(const std::string& path, std::string_view text) {
     const std::string target = fs::canonical(path, ec).string();
     if (!ec && fs::is_regular_file(target, ec)) return write_file(target, text);
   }
-  const bool is_special = fs::exists(path, ec) && !fs::is_regular_file(path, ec);
+  const bool is_special = output || (fs::exists(path, ec) && !fs::is_regular_file(path, ec));
   const std::string place = is_special ? path : path + "." + std::to_string(getpid()) + ".part";
-  std::FILE* file = is_special ? std::fopen(place.c_str(), "we") : new_file(place, path);
+  std::FILE* file = output       ? fdopen(fcntl(*output, F_DUPFD_CLOEXEC, 0), "w")
+                    : is_special ? std::fopen(place.c_str(), "we")
+                                 : new_file(place, path);
   if (file == nullptr) return system_error("write " + path, errno);
   const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int write_error = errno;

@@ -135,6 +135,21 @@ TEST_CASE("a job that cannot start is also in the report file") {
   CHECK(nlohmann::json::parse(read_file(file))["exit_code"] == code);
 }
 
+TEST_CASE("a report to stdout follows the workers' lines, also if stdout is a file") {
+  const TemporaryDirectory directory;
+  const std::string all = directory.file("all");
+  for (const std::string& report : {std::string("/dev/stdout"), all}) {
+    Launch launch = shell_job({"--report=" + report}, "echo from the worker");
+    launch.argv = Words{"sh", "-c", "exec \"$@\" >" + all, "sh"} + launch.argv;
+    const Ended ended = run(launch);
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    const std::string text = read_file(all);
+    CHECK_THAT(text, StartsWith("from the worker\n{"));
+    CHECK_THAT(text, ContainsSubstring("\"outcome\": \"succeeded\""));
+  }
+}
+
 TEST_CASE("under the name torchrun every failure has exit code 1") {
   TemporaryDirectory directory;
   Launch launch = shell_job({"--standalone"}, "exit 42");
