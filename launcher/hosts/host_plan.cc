@@ -130,6 +130,11 @@ Result<void> check(const Options& options) {
                        with +
                            "there are no spare nodes; remove the option, or set the required "
                            "number of nodes with --nnodes=MIN:MAX");
+  if (options.requeue)
+    return usage_error("--requeue",
+                       with +
+                           "drun does not requeue the Slurm job; start drun with srun on each "
+                           "node, or remove the option");
   if (options.standalone)
     return usage_error("--standalone",
                        "it means one node and cannot be combined with --hosts or --local-nodes");

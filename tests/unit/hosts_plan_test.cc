@@ -218,6 +218,9 @@ TEST_CASE("options that conflict with --hosts are rejected with the reason") {
   CHECK_THAT(desk_error({"-H", "a,b", "--nnodes=3", "p"}),
              ContainsSubstring("--nnodes=3: there are 2 hosts"));
   CHECK_THAT(desk_error({"-H", "a", "--standalone", "p"}), ContainsSubstring("--standalone"));
+  for (const char* where : {"--hosts=a", "--local-nodes=2"})
+    CHECK_THAT(desk_error({where, "--requeue", "--time-limit=1h", "p"}),
+               ContainsSubstring("--requeue: with --"));
   CHECK_THAT(desk_error({"-H", "a", "--rdzv-backend=c10d", "p"}),
              ContainsSubstring("remove these options"));
   CHECK_THAT(desk_error({"-H", "a", "--output=raw", "p"}), ContainsSubstring("--output=raw"));
