@@ -346,6 +346,8 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   const Result<ReportFiles> reports = report_files(options.reports, host);
   if (!reports) return reports.error();
   HostPlan plan = frame_of(options, host);
+  PlanNotes repeated;  // the agents report them
+  plan.termination_signals = plan_signals(options, repeated);
   plan.report_file = reports->json.value_or("");
   plan.html_report_file = reports->html.value_or("");
   plan.nodes = nodes_of(*shares, *exports, host, options);

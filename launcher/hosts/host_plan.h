@@ -66,6 +66,7 @@ struct HostPlan {
   std::optional<OutputSpec> lines{};  // set if the workers' lines arrive as frames; their files
   bool keeps_all_lines = false;       // in those files
   bool gives_stdin = false;           // rank 0 reads the launcher's standard input
+  std::vector<int> termination_signals{};
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
   std::vector<std::string> warnings{};
   bool operator==(const HostPlan&) const = default;

@@ -75,6 +75,8 @@ std::vector<std::string> signal_names(const Options& options) {
       std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
 }
 
+}  // namespace
+
 std::vector<int> plan_signals(const Options& options, PlanNotes& notes) {
   std::vector<int> signals;
   for (const std::string& name : signal_names(options)) {
@@ -89,6 +91,8 @@ std::vector<int> plan_signals(const Options& options, PlanNotes& notes) {
   }
   return signals;
 }
+
+namespace {
 
 Result<std::chrono::milliseconds> plan_shutdown(const Options& options, const HostFacts& host) {
   constexpr const char kName[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";

@@ -45,6 +45,9 @@ struct ReportFiles {
 };
 Result<ReportFiles> report_files(const std::vector<std::string>& names, const HostFacts& host);
 
+// The signals that stop the job, by --signals-to-handle. Adds warnings about unusable names.
+std::vector<int> plan_signals(const Options& options, PlanNotes& notes);
+
 struct Plan {
   AgentSpec agent{};
   Origins origins{};

@@ -149,6 +149,17 @@ TEST_CASE("a signal to a job of local nodes ends all of its processes and remove
   }
 }
 
+TEST_CASE("the signals of --signals-to-handle stop a job of local nodes") {
+  Running running(shell_job({"--local-nodes=2", "--signals-to-handle=SIGTERM,SIGUSR1"},
+                            "trap 'echo saved; exit 0' USR1; echo up; sleep 60 & wait"));
+  REQUIRE(eventually([&] { return count(running.out(), "up") == 2; }));
+  running.signal(SIGUSR1);
+  const Ended ended = running.wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 128 + SIGUSR1);
+  CHECK_THAT(ended.err, ContainsSubstring("stopped by SIGUSR1"));
+}
+
 TEST_CASE("an elastic job of local nodes survives the loss of any node") {
   const TemporaryDirectory directory;
   // Kills the first node: its agent and all of its processes.
