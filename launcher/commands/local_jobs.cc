@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -137,6 +138,9 @@ std::string run_id_of_workers(int agent_pid) {
   return {};
 }
 
+// Of the child of a guardian: an agent, or the launcher of --local-nodes.
+bool is_guarded(int pid) { return proc_file(pid, "comm") == "drun-agent\n"; }
+
 std::optional<agent::ProcessStat> process_stat(int pid) {
   agent::ProcessStat stat;
   const std::string text = proc_file(pid, "stat");
@@ -154,8 +158,7 @@ std::optional<StatusNames> names_in_proc(std::string_view name) {
   struct stat about {};
   if (!user_number || !agent_pid ||
       stat(("/proc/" + std::to_string(*agent_pid)).c_str(), &about) != 0 ||
-      about.st_uid != static_cast<uid_t>(*user_number) ||
-      proc_file(*agent_pid, "comm") != "drun-agent\n")
+      about.st_uid != static_cast<uid_t>(*user_number) || !is_guarded(*agent_pid))
     return std::nullopt;
   const auto agent = process_stat(*agent_pid);
   if (!agent) return std::nullopt;
@@ -186,12 +189,28 @@ std::vector<LocalAgent> local_agents(const AnswerLimits& limits) {
   return found;
 }
 
+namespace {
+
+// Whether this is the pid of the drun with --local-nodes that started this node's drun, through its
+// launcher.
+bool is_started_by(const StatusNames& names, std::string_view pid) {
+  const auto drun = process_stat(names.drun_pid);
+  const auto launcher = drun ? process_stat(drun->parent) : std::nullopt;
+  return launcher && is_guarded(drun->parent) && pid == std::to_string(launcher->parent);
+}
+
+}  // namespace
+
 std::vector<LocalAgent> agents_called(std::vector<LocalAgent> agents,
                                       const std::optional<std::string>& job) {
-  if (job)
-    std::erase_if(agents,
-                  [&job](const LocalAgent& agent) { return !is_called(agent.names, *job); });
-  return agents;
+  if (!job) return agents;
+  std::vector<LocalAgent> called;
+  for (const auto is_meant : {is_called, is_started_by}) {
+    if (called.empty())
+      std::copy_if(agents.begin(), agents.end(), std::back_inserter(called),
+                   [&](const LocalAgent& agent) { return is_meant(agent.names, *job); });
+  }
+  return called;
 }
 
 std::vector<LocalAgent> answering(std::vector<LocalAgent> agents) {

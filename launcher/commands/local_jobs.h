@@ -58,7 +58,8 @@ struct AnswerLimits {
 // All agents, sorted by their sockets' names.
 std::vector<LocalAgent> local_agents(const AnswerLimits& limits = {});
 
-// Those of the jobs that are called `job` (is_called); all without a name.
+// Those of the jobs that are called `job` (is_called), or whose --local-nodes were started by the
+// drun with this pid; all without a name.
 std::vector<LocalAgent> agents_called(std::vector<LocalAgent> agents,
                                       const std::optional<std::string>& job);
 

@@ -149,6 +149,20 @@ TEST_CASE("a signal to a job of local nodes ends all of its processes and remove
   }
 }
 
+TEST_CASE("a job of local nodes is found by the pid of the drun that started it") {
+  const std::string id = "local-" + std::to_string(getpid());
+  Running running(shell_job({"--local-nodes=2", "--rdzv-id=" + id}, "echo up; exec sleep 60"));
+  REQUIRE(eventually([&] { return count(running.out(), "up") == 2; }));
+  const std::string pid = std::to_string(running.pid());
+  const Ended status = run({.argv = {drun_program(), "status", pid}});
+  CHECK(status.code == 0);
+  CHECK_THAT(status.out, ContainsSubstring(id) && ContainsSubstring("2 workers on 2 nodes"));
+  const Ended stopped = run({.argv = {drun_program(), "stop", pid}});
+  CHECK(stopped.code == 0);
+  CHECK(stopped.out == "stopped " + id + "\n");
+  CHECK(running.wait().code == 143);
+}
+
 TEST_CASE("the signals of --signals-to-handle stop a job of local nodes") {
   Running running(shell_job({"--local-nodes=2", "--signals-to-handle=SIGTERM,SIGUSR1"},
                             "trap 'echo saved; exit 0' USR1; echo up; sleep 60 & wait"));
