@@ -22,11 +22,12 @@ struct Plan;
 int show_list(const ListCommand& command);
 
 // `drun status`: finds the agents of this machine, queries each, and prints their status. 1 if no
-// such job runs here. With --watch, returns 0 after the last job ends, or on a signal.
+// such job runs here, or none answers. With --watch, returns 0 after the last job ends, or on a
+// signal.
 int show_status(const StatusCommand& command);
 
 // `drun stacks`: queries one agent of each job on this machine, and prints the stacks that it
-// collected from all nodes. 1 if no such job runs here.
+// collected from all nodes. 1 if no such job runs here, or none answers.
 int show_stacks(const StacksCommand& command);
 
 // `drun logs`: prints lines from the log files of a job's ranks, and follows them. 0, also when the

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "agent/process/descendants.h"
+#include "launcher/base/words.h"
 #include "launcher/facts/files.h"
 #include "rendezvous/base/text.h"
 #include "rendezvous/base/unique_fd.h"
@@ -211,6 +212,12 @@ std::vector<LocalAgent> agents_called(std::vector<LocalAgent> agents,
                    [&](const LocalAgent& agent) { return is_meant(agent.names, *job); });
   }
   return called;
+}
+
+std::string silent_text(const LocalAgent& agent) {
+  const std::string& run_id = agent.names.run_id;
+  return "agent " + std::to_string(agent.names.agent_pid) +
+         (run_id.empty() ? "" : " of " + printable(run_id)) + " does not answer; is it suspended?";
 }
 
 std::vector<LocalAgent> answering(std::vector<LocalAgent> agents) {

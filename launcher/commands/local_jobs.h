@@ -63,6 +63,9 @@ std::vector<LocalAgent> local_agents(const AnswerLimits& limits = {});
 std::vector<LocalAgent> agents_called(std::vector<LocalAgent> agents,
                                       const std::optional<std::string>& job);
 
+// "agent 4711 of night does not answer; is it suspended?"
+std::string silent_text(const LocalAgent& agent);
+
 // Those that answer.
 std::vector<LocalAgent> answering(std::vector<LocalAgent> agents);
 

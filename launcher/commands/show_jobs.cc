@@ -5,10 +5,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,13 +53,23 @@ namespace {
 
 constexpr int kRefreshMs = 1000;
 
-std::vector<std::string> statuses_of(const StatusCommand& command) {
-  std::vector<LocalAgent> agents = answering(agents_called(local_agents(), command.job));
-  if (!command.is_node) return job_statuses(agents);
-  std::vector<std::string> statuses;
-  statuses.reserve(agents.size());
-  for (LocalAgent& agent : agents) statuses.push_back(std::move(agent.status));
-  return statuses;
+struct FoundJobs {
+  std::vector<std::string> statuses{};
+  std::vector<LocalAgent> silent{};  // agents that do not answer
+  bool is_empty() const { return statuses.empty() && silent.empty(); }
+};
+
+FoundJobs find_jobs(const StatusCommand& command) {
+  FoundJobs found;
+  std::vector<LocalAgent> agents = agents_called(local_agents(), command.job);
+  std::copy_if(agents.begin(), agents.end(), std::back_inserter(found.silent),
+               [](const LocalAgent& agent) { return !agent.answers(); });
+  agents = answering(std::move(agents));
+  if (command.is_node)
+    for (LocalAgent& agent : agents) found.statuses.push_back(std::move(agent.status));
+  else
+    found.statuses = job_statuses(agents);
+  return found;
 }
 
 std::string shown(const StatusCommand& command, const std::vector<std::string>& statuses) {
@@ -70,6 +82,11 @@ std::string shown(const StatusCommand& command, const std::vector<std::string>& 
       text += command.is_node ? status_text(status) : job_text(status);
   }
   return text;
+}
+
+void complain_of(const std::vector<LocalAgent>& silent, const char* command) {
+  for (const LocalAgent& agent : silent)
+    std::fprintf(stderr, "drun %s: %s\n", command, silent_text(agent).c_str());
 }
 
 bool print(const std::string& text) {
@@ -115,7 +132,7 @@ ScreenSize screen_size() {
 }
 
 // Until the jobs have ended, or a signal. The last status stays on the first screen.
-// Returns whether there was a job.
+// Returns whether a job was shown.
 bool watch_on_terminal(const StatusCommand& command, bool has_color) {
   const EndSignals signals;
   StateHistory history;
@@ -123,10 +140,11 @@ bool watch_on_terminal(const StatusCommand& command, bool has_color) {
   {
     const SecondScreen screen;
     do {
-      const std::vector<std::string> statuses = statuses_of(command);
-      if (statuses.empty()) break;
-      for (const std::string& status : statuses) history.add(status);
-      text = shown(command, statuses);
+      const FoundJobs found = find_jobs(command);
+      if (found.is_empty()) break;
+      for (const std::string& status : found.statuses) history.add(status);
+      text = shown(command, found.statuses);
+      for (const LocalAgent& agent : found.silent) text += silent_text(agent) + "\n";
       const ScreenSize size = screen_size();
       if (!print(repaint(text + history.text(size.columns, has_color), size))) break;
     } while (!signals.arrives_in(kRefreshMs));
@@ -135,14 +153,17 @@ bool watch_on_terminal(const StatusCommand& command, bool has_color) {
   return !text.empty();
 }
 
-// On a pipe or a plain terminal: one text after the other.
+// On a pipe or a plain terminal: one text after the other. Returns whether a job was shown.
 bool watch_as_text(const StatusCommand& command) {
   bool has_shown = false;
   while (true) {
-    const std::vector<std::string> statuses = statuses_of(command);
-    if (statuses.empty()) return has_shown;
-    has_shown = true;
-    if (!print(shown(command, statuses)) || !command.is_live) return true;
+    const FoundJobs found = find_jobs(command);
+    complain_of(found.silent, "status");
+    has_shown = has_shown || !found.statuses.empty();
+    if (found.is_empty() && !has_shown)
+      std::fprintf(stderr, "drun status: %s\n", no_such_job(command.job).c_str());
+    if (found.is_empty() || !print(shown(command, found.statuses)) || !command.is_live)
+      return has_shown;
     poll(nullptr, 0, kRefreshMs);
   }
 }
@@ -158,7 +179,8 @@ int show_status(const StatusCommand& command) {
   const bool is_picture =
       command.is_live && !command.is_json && isatty(STDOUT_FILENO) == 1 && !is_dumb;
   const bool has_color = variable("NO_COLOR").empty();
-  if (is_picture ? watch_on_terminal(command, has_color) : watch_as_text(command)) return 0;
+  if (!is_picture) return watch_as_text(command) ? 0 : 1;
+  if (watch_on_terminal(command, has_color)) return 0;
   std::fprintf(stderr, "drun status: %s\n", no_such_job(command.job).c_str());
   return 1;
 }
@@ -180,8 +202,11 @@ std::string shown(const StatusNames& job, const std::string& answer, bool is_jso
 }  // namespace
 
 int show_stacks(const StacksCommand& command) {
-  const std::vector<LocalAgent> found =
-      one_of_each_job(answering(agents_called(local_agents(), command.job)));
+  std::vector<LocalAgent> silent = agents_called(local_agents(), command.job);
+  const std::vector<LocalAgent> found = one_of_each_job(answering(silent));
+  const bool has_job = !silent.empty();
+  std::erase_if(silent, [](const LocalAgent& agent) { return agent.answers(); });
+  complain_of(silent, "stacks");
   bool is_first = true;
   for (const auto& [job, status] : found) {
     const std::string answer = ask_agent("drun-stacks", job.agent_pid, kStacksLimit);
@@ -189,9 +214,8 @@ int show_stacks(const StacksCommand& command) {
     is_first = false;
     std::fputs(shown(job, answer, command.is_json).c_str(), stdout);
   }
-  if (!found.empty()) return 0;
-  std::fprintf(stderr, "drun stacks: %s\n", no_such_job(command.job).c_str());
-  return 1;
+  if (!has_job) std::fprintf(stderr, "drun stacks: %s\n", no_such_job(command.job).c_str());
+  return found.empty() ? 1 : 0;
 }
 
 }  // namespace drun

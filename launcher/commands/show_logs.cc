@@ -218,9 +218,7 @@ Result<LoggedJob> find_job(const LogsCommand& command) {
                             : std::to_string(count) + " jobs run here; name one; ") +
                       listed(called));
   }
-  if (job.agents.empty())
-    return logs_error("agent " + std::to_string(called.front().names.agent_pid) +
-                      " does not answer; is it suspended?");
+  if (job.agents.empty()) return logs_error(silent_text(called.front()));
   job.name = printable(job.agents.front().names.run_id);
   return job;
 }

@@ -66,6 +66,30 @@ TEST_CASE("drun status finds a running job by its run id and by its pid") {
   CHECK_THAT(none.err, ContainsSubstring("no job \"" + id + "\" of yours runs on this machine"));
 }
 
+TEST_CASE("a job whose agent is suspended is named, and --watch waits for it") {
+  const std::string id = "suspended-" + std::to_string(getpid());
+  Running running(shell_job({"--rdzv-id=" + id}, "echo up; exec sleep 60"));
+  REQUIRE(running.prints("up"));
+  const auto agent = json::parse(status({id, "--json"}).out)["agent_pid"].get<pid_t>();
+  Running watching({.argv = {drun_program(), "status", id, "--watch", "--json"}});
+  REQUIRE(watching.prints(id));
+  REQUIRE(kill(agent, SIGSTOP) == 0);
+  const std::string said = "agent " + std::to_string(agent) + " of " + id + " does not answer";
+  CHECK(eventually([&] { return count(watching.err(), said) > 0; }));
+  for (const char* command : {"status", "stacks"}) {
+    const Ended ended = run({.argv = {drun_program(), command, id}});
+    CHECK(ended.code == 1);
+    CHECK(ended.out.empty());
+    CHECK_THAT(ended.err, ContainsSubstring(said));
+  }
+  REQUIRE(kill(agent, SIGCONT) == 0);
+  const int before = count(watching.out(), id);
+  CHECK(eventually([&] { return count(watching.out(), id) > before; }));
+  running.signal(SIGTERM);
+  running.wait();
+  CHECK(watching.wait().code == 0);
+}
+
 TEST_CASE("drun status shows the whole job once, on any of its nodes") {
   const std::string id = "whole-" + std::to_string(getpid());
   Nodes nodes(3, {"--rdzv-id=" + id, "--nproc-per-node=2", "--max-restarts=3"});
