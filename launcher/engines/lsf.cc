@@ -23,12 +23,21 @@ std::optional<SlotList> hosts_of(Reading& reading, const EngineContext& context)
   return std::nullopt;
 }
 
+// All elements of a job array have the same LSB_JOBID. Without an array the index is 0 or not set.
+std::optional<EngineFact<std::string>> job_of(const Reading& reading) {
+  auto job = reading.text("LSB_JOBID");
+  const auto index = reading.text("LSB_JOBINDEX");
+  if (!job || !index || index->value == "0") return job;
+  return EngineFact<std::string>{job->value + "[" + index->value + "]",
+                                 job->from + " and " + index->from};
+}
+
 }  // namespace
 
 std::optional<Facts> lsf(const EngineContext& context) {
   Facts facts;
   Reading reading(context, facts);
-  const auto job = reading.text("LSB_JOBID");
+  const auto job = job_of(reading);
   if (!job) return std::nullopt;
   facts.engine = "LSF, job " + job->value;
   name_job(facts, "lsf-", *job);

@@ -77,6 +77,15 @@ TEST_CASE(
   CHECK(file.run_id->value == "lsf-88");
 }
 
+TEST_CASE("LSF: the elements of a job array have different run ids and ports") {
+  const Facts first = facts_of(with(kLsf, {{"LSB_JOBINDEX", "1"}}));
+  const Facts second = facts_of(with(kLsf, {{"LSB_JOBINDEX", "2"}}));
+  CHECK(first.run_id == EngineFact<std::string>{"lsf-88[1]", "LSB_JOBID and LSB_JOBINDEX"});
+  CHECK(second.run_id->value == "lsf-88[2]");
+  CHECK(first.master_port->value != second.master_port->value);
+  CHECK(facts_of(with(kLsf, {{"LSB_JOBINDEX", "0"}})).run_id->value == "lsf-88");
+}
+
 TEST_CASE("LSF: missing and invalid variables are reported") {
   CHECK_THAT(facts_of({{"LSB_JOBID", "88"}}).missing, ContainsSubstring("LSB_DJOB_HOSTFILE"));
   CHECK_THAT(facts_of(with(kLsf, {{"LSF_PM_TASKID", ""}})).wrong,
