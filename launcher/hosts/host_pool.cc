@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -394,7 +395,17 @@ Result<std::vector<int>> counts_per_node(const Pool& pool, const SpreadRequest& 
     return bad("-np " + std::to_string(*wish.np) + ": " + std::to_string(per_node) +
                " on each of " + std::to_string(pool.size()) + " hosts are only " +
                std::to_string(most) + "; list more hosts, or change one of the options");
-  return filled(std::vector<int>(pool.size(), per_node), wish.np.value_or(static_cast<int>(most)));
+  return filled(std::vector<int>(pool.size(), per_node), wish.np ? *wish.np : most);
+}
+
+// Ranks are ints.
+Result<std::vector<Share>> checked(std::vector<Share> shares) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  std::int64_t sum = 0;
+  for (const Share& share : shares) sum += share.workers.value_or(1);
+  if (sum <= kMost) return shares;
+  return bad(std::to_string(sum) + " workers on " + std::to_string(shares.size()) +
+             " hosts; at most " + std::to_string(kMost) + " can be in a job");
 }
 
 }  // namespace
@@ -412,14 +423,14 @@ Result<std::vector<Share>> spread(const Pool& pool, const SpreadRequest& wish) {
       shares.push_back(
           {host, wish.has_per_node_word ? std::nullopt : std::optional(slots_of(host))});
     }
-    return shares;
+    return checked(std::move(shares));
   }
   const Result<std::vector<int>> counts =
       per_node ? counts_per_node(pool, wish, *per_node) : counts_of_np(pool, wish);
   if (!counts) return counts.error();
   for (std::size_t i = 0; i < pool.size(); ++i)
     if ((*counts)[i] > 0) shares.push_back({pool[i], (*counts)[i]});
-  return shares;
+  return checked(std::move(shares));
 }
 
 }  // namespace drun::hosts

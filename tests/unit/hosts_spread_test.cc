@@ -54,6 +54,12 @@ TEST_CASE("a worker count per host applies to all hosts, or until -np is reached
   CHECK_THAT(spread_text("a", {.np = 2, .has_per_node_word = true}), ContainsSubstring("conflict"));
 }
 
+TEST_CASE("more workers than ranks can number are rejected") {
+  CHECK_THAT(spread_text("n[1-32768]", {.per_node = 65536}),
+             ContainsSubstring("2147483648 workers on 32768 hosts"));
+  CHECK_THAT(spread_text("n[1-65536]:65536", {}), ContainsSubstring("4294967296 workers"));
+}
+
 TEST_CASE("selected devices count as a host's slots") {
   Pool chosen = pool("a:4,b:4");
   chosen[0].devices = {1, 3};
