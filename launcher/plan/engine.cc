@@ -77,7 +77,9 @@ void fill_in_places(Options& options, const Facts& facts) {
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (!is_given(options.master_addr)) options.master_addr.reset();
   if (is_c10d || is_workers_store) {
-    const std::optional<EngineFact<int>>& port = is_c10d ? facts.master_port : facts.meeting_port;
+    std::optional<EngineFact<int>> port = is_c10d ? facts.master_port : facts.meeting_port;
+    if (options.master_port && !is_workers_store)
+      port = EngineFact<int>{*options.master_port, options.sources["--master-port"]};
     const std::string addr = options.master_addr ? *options.master_addr : facts.master_addr->value;
     const int number = port ? port->value : kMeetingPort;
     options.rdzv_endpoint =
@@ -85,6 +87,10 @@ void fill_in_places(Options& options, const Facts& facts) {
     options.sources["--rdzv-endpoint"] =
         options.master_addr ? options.sources["--master-addr"] : facts.master_addr->from;
     if (port) options.sources["--rdzv-endpoint"] += "; " + port->from;
+  }
+  if (is_c10d && !is_workers_store) {  // they are the endpoint now
+    options.master_addr.reset();
+    options.master_port.reset();
   }
   if (is_c10d) return;
   fill(options, options.master_addr, "--master-addr", facts.master_addr);

@@ -115,8 +115,9 @@ Result<Endpoint> meeting_of(const Options& options, const HostFacts& host, Backe
   }
   Result<std::string> addr = master_addr_of(options);
   if (!addr) return addr.error();
-  int port = options.master_port.value_or(kMasterPort);
-  if (backend.is_c10d || is_workers_store) port = node_count == 1 ? 0 : kMeetingPort;
+  const int meeting_port = node_count == 1 ? 0 : kMeetingPort;
+  int port = options.master_port.value_or(backend.is_c10d ? meeting_port : kMasterPort);
+  if (is_workers_store) port = meeting_port;
   if (is_placed_later(host) && (is_workers_store || !options.master_port)) port = 0;
   return Endpoint{.host = *addr, .port = static_cast<std::uint16_t>(port)};
 }
@@ -179,12 +180,10 @@ void remark_unused(const Options& options, Backend backend, bool is_alone, PlanN
   if (options.master_addr && is_alone) {
     notes.notes.push_back("--master-addr is ignored: one node alone meets on " +
                           std::string(kLoopback));
-  } else if (options.master_addr && backend.is_c10d) {
-    unused("--master-addr", "--rdzv-backend=c10d uses --rdzv-endpoint");
   } else if (options.master_addr && has_endpoint) {
     unused("--master-addr", "the nodes meet at --rdzv-endpoint");
   }
-  if (options.master_port && !options.standalone && (backend.is_c10d || has_endpoint))
+  if (options.master_port && !options.standalone && has_endpoint)
     unused("--master-port", "the nodes meet at --rdzv-endpoint");
 }
 

@@ -244,6 +244,10 @@ TEST_CASE("for an elastic job the engine provides only the endpoint") {
   CHECK(plan.agent.join.endpoint.host == "n1");
   CHECK(plan.agent.join.run_id == "slurm-7.0");
   CHECK(plan.warnings.empty());
+  options.master_port = 29777;
+  const Plan own = engine_plan(options, kStep);
+  CHECK(own.agent.join.endpoint == Endpoint{"n1", 29777});
+  CHECK(own.warnings.empty());
 }
 
 TEST_CASE("a Slurm node name that does not resolve is replaced by its address in Slurm") {

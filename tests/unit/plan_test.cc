@@ -74,6 +74,22 @@ TEST_CASE("an endpoint overrides master address and port, with a warning") {
   CHECK(plan.warnings.size() == 2);
 }
 
+TEST_CASE("c10d without an endpoint meets at the master address and port, without a warning") {
+  Options options{.nnodes = NodeRange{1, 2}, .rdzv_backend = "c10d", .program = "train"};
+  options.master_addr = "gpu0";
+  const Plan usual = plan_of(options);
+  CHECK(usual.agent.join.endpoint == Endpoint{"gpu0", 29400});
+  CHECK(usual.warnings.empty());
+  options.master_port = 29777;
+  const Plan own = plan_of(options);
+  CHECK(own.agent.join.endpoint == Endpoint{"gpu0", 29777});
+  CHECK(own.warnings.empty());
+  options.rdzv_endpoint = "gpu1:5";
+  const Plan given = plan_of(options);
+  CHECK(given.agent.join.endpoint == Endpoint{"gpu1", 5});
+  CHECK(given.warnings.size() == 2);
+}
+
 TEST_CASE("c10d with a fixed size is static if the node rank is given") {
   const JoinSpec one = join_of({.rdzv_backend = "c10d", .rdzv_endpoint = "localhost:0"});
   CHECK(one.endpoint == Endpoint{"localhost", 0});
