@@ -205,6 +205,31 @@ TEST_CASE("a rank that ignores SIGTERM is killed after the grace period") {
   CHECK(error.rank() == 1);
 }
 
+TEST_CASE("with the longest grace period a rank has the time that it needs") {
+  const Witness witness;
+  SpawnOptions options;
+  options.grace = milliseconds::max();
+  failure_of(
+      [&](int rank) {
+        const auto store = own_store();
+        if (rank == 0) {
+          sigset_t term;
+          sigemptyset(&term);
+          sigaddset(&term, SIGTERM);
+          sigprocmask(SIG_BLOCK, &term, nullptr);
+          store->set("ready", "", seconds(20));
+          sigwaitinfo(&term, nullptr);
+          std::this_thread::sleep_for(milliseconds(300));
+          witness.say_one_is_there();
+          return;
+        }
+        store->wait({"ready"}, seconds(20));
+        throw std::runtime_error("enough");
+      },
+      2, options);
+  CHECK(witness.has_come(milliseconds(0)));
+}
+
 TEST_CASE("no rank survives the program that spawned it") {
   Witness witness;
   const pid_t parent = fork();

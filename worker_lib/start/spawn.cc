@@ -28,6 +28,7 @@
 #include "drun/process_group.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/start/hosted_store.h"
 #include "worker_lib/start/processes.h"
 
@@ -347,7 +348,7 @@ void look_for_who_was_lost(Children& ranks, Failure& first) {
 
 void stop(Children& ranks, std::chrono::milliseconds grace) {
   ranks.signal_all(SIGTERM);
-  const Clock::time_point deadline = Clock::now() + grace;
+  const Clock::time_point deadline = worker::deadline_in(grace);
   while (ranks.is_any_left()) {
     if (ranks.wait_any(deadline).empty()) break;
   }
