@@ -1,12 +1,16 @@
 // Tests the probe's connections on loopback.
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
+#include "drun/backend.h"
 #include "rendezvous/base/bytes.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 #include "tests/support/raw_socket.h"
+#include "worker_lib/gloo/gloo_backend.h"
 #include "worker_lib/tools/probe/look.h"
+#include "worker_lib/tools/probe/pair_rate.h"
 #include "worker_lib/tools/probe/visits.h"
 
 namespace drun::probe {
@@ -60,6 +64,23 @@ TEST_CASE("this machine's facts are found, and the loopback is an interface with
   CHECK(facts.address == "127.0.0.1");
   CHECK(facts.mtu > 0);
   CHECK_FALSE(look_at_network(facts, "127.0.0.1", 29500, "no-such-interface"));
+}
+
+// The packages are built without Gloo.
+TEST_CASE("two nodes measure the rate between them in a build without Gloo") {
+  register_backend("gloo", [](const BackendContext&) -> std::unique_ptr<Backend> {
+    throw BackendFailure(WorkerError::Kind::Unsupported, "built without Gloo");
+  });
+  const auto store = make_memory_key_store();
+  PairRate rates[2];
+  std::thread other([&] { rates[1] = measure_pair(pairings(1, 2).front(), store, "lo"); });
+  rates[0] = measure_pair(pairings(0, 2).front(), store, "lo");
+  other.join();
+  register_backend("gloo", worker::connect_gloo);
+  for (const PairRate& rate : rates) {
+    CHECK(rate.problem.empty());
+    CHECK(rate.gbytes_per_s > 0);
+  }
 }
 
 TEST_CASE("host names are looked up") {

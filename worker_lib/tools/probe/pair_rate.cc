@@ -74,7 +74,7 @@ PairRate measure_pair(const Pairing& pairing, const std::shared_ptr<KeyStore>& s
     own->set(pairing.is_first ? "first" : "second", "", kWaitAtMost);
     own->wait({pairing.is_first ? "second" : "first"}, kWaitAtMost);
     InitOptions options;
-    options.backend = "gloo";
+    options.backend = "tcp";
     options.rank = pairing.is_first ? 0 : 1;
     options.world_size = 2;
     options.timeout = kPairAtMost;

@@ -24,8 +24,7 @@ std::vector<Pairing> pairings(int node, int count);
 // The nodes that `node` visits: its neighbors and node 0; node 0 visits all.
 std::vector<int> visits_of(int node, int count);
 
-// --- Rate at which this node and a neighbor reduce data together, over worker_lib's Gloo as in
-// jobs
+// --- Rate at which this node and a neighbor reduce data together, over worker_lib's tcp as in jobs
 //
 // Blocks: up to 15 s until the neighbor connects, then 1 to 2 s, at most 10 s.
 
