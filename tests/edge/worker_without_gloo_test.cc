@@ -4,14 +4,17 @@
 
 namespace drun {
 
-TEST_CASE("without Gloo several ranks are rejected with a remedy, and one rank works") {
+TEST_CASE("without Gloo its backend is rejected with a remedy, and the default one works") {
   const test::StoreProcess store;
-  const int size = GENERATE(1, 2);
-  const auto ends = test::run_ranks({.size = size, .port = store.port()},
-                                    [](int, const test::Say&) { init_process_group().barrier(); });
+  const bool is_gloo = GENERATE(false, true);
+  const auto ends = test::run_ranks({.size = 2, .port = store.port()}, [&](int, const test::Say&) {
+    InitOptions options;
+    if (is_gloo) options.backend = "gloo";
+    init_process_group(options).barrier();
+  });
   for (const test::RankEnd& end : ends) {
-    CHECK(end.exit_code == (size == 1 ? 0 : 1));
-    if (size > 1) CHECK_THAT(end.said, ContainsSubstring("install libgloo-dev"));
+    CHECK(end.exit_code == (is_gloo ? 1 : 0));
+    if (is_gloo) CHECK_THAT(end.said, ContainsSubstring("install libgloo-dev"));
   }
 }
 
