@@ -253,6 +253,15 @@ TEST_CASE("wrong counts and sizes are refused before anything is sent") {
           "the buffer has 5 elements");
       is_refused([&] { group.all_gather(own, items, options); },
                  "the output has 5 elements and should have 4");
+      // What a rank has for itself is copied: no other rank can contradict.
+      std::vector<int> received(5);
+      const ProcessGroup::Counts to{2, 3};
+      is_refused(
+          [&] {
+            group.all_to_all_v(all, to, received, {3, 2}, options);
+          },
+          "this rank's part of the input has " + std::to_string(2 + rank) +
+              " elements and should have " + std::to_string(3 - rank));
       is_refused([&] { group.all_to_all(items, items, options); },
                  "the input has 5 elements and should have 4");
       std::vector<std::complex<float>> others(4);

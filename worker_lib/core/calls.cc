@@ -113,8 +113,10 @@ void check_all_to_all(const Checker& check, const Place& place, const Arguments&
   const std::size_t in = given.input.count();
   const std::size_t out = given.output.count();
   if (given.counts_in != nullptr) {
+    const auto me = static_cast<std::size_t>(place.rank);
     check.parts(*given.counts_in, in, std::nullopt);
     check.parts(*given.counts_out, out, std::nullopt);
+    check.count("this rank's part of the input", (*given.counts_in)[me], (*given.counts_out)[me]);
   } else {
     const auto size = static_cast<std::size_t>(place.size);
     check.count("the output", out, in);
