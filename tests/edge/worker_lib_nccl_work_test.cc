@@ -289,6 +289,30 @@ TEST_CASE("two ranks have one communicator for messages, over the stand-in") {
   });
 }
 
+TEST_CASE("a rank waits for the first messages of many late ranks, over the stand-in") {
+  constexpr int kSize = 7;
+  run_over_standins(kSize, [](int rank, Words&) {
+    ProcessGroup group = ProcessGroup::connect(over(kBoth));
+    const OnGpu<int> out(1000, rank);
+    if (rank < kSize - 1) {
+      std::this_thread::sleep_for(milliseconds(1500));
+      group.send(out.named(), kSize - 1);
+    } else {
+      std::vector<std::unique_ptr<OnGpu<int>>> in;
+      std::vector<Work> works;
+      for (int from = 0; from < kSize - 1; ++from) {
+        in.push_back(std::make_unique<OnGpu<int>>(1000, -1));
+        works.push_back(group.recv(in.back()->named(), from, async_op));
+      }
+      wait_all(works);
+      for (int from = 0; from < kSize - 1; ++from)
+        expect(in[static_cast<std::size_t>(from)]->read() == std::vector<int>(1000, from),
+               "the message");
+    }
+    group.barrier();
+  });
+}
+
 TEST_CASE("a batch is one group on the group's communicator, over the stand-in") {
   const bool is_connected = GENERATE(true, false);
   run_over_standins(4, [&](int rank, Words&) {

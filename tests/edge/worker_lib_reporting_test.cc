@@ -20,6 +20,7 @@
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
+#include "tests/support/machine.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shm_ranks.h"
 #include "worker_lib/base/cores.h"
@@ -142,6 +143,33 @@ TEST_CASE("a failure's cause is in the store before the backend is aborted") {
   });
   check_exited(ends);
   CHECK_THAT(ends[0].said, ContainsSubstring("published"));
+}
+
+TEST_CASE("more gets than the store has connections each end with their own key or timeout") {
+  const StoreProcess process;
+  const auto store = connect_key_store("127.0.0.1", process.port(), seconds(10));
+  std::vector<std::thread> threads;
+  std::vector<std::string> ends(8);
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const bool is_set = i % 2 == 0;
+      ends[i] = error_of([&] {
+        store->get((is_set ? "set/" : "missing/") + std::to_string(i),
+                   is_set ? milliseconds(20000) : milliseconds(1500));
+      });
+    });
+  }
+  std::this_thread::sleep_for(milliseconds(100));
+  const auto began = Clock::now();
+  for (std::size_t i = 0; i < ends.size(); i += 2)
+    store->set("set/" + std::to_string(i), "", seconds(10));
+  for (std::size_t i = 0; i < ends.size(); i += 2) threads[i].join();
+  CHECK(Clock::now() - began < test::scaled(milliseconds(1000)));
+  for (std::size_t i = 1; i < ends.size(); i += 2) threads[i].join();
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    INFO(i);
+    CHECK_THAT(ends[i], StartsWith(i % 2 == 0 ? "no error" : "timeout: "));
+  }
 }
 
 TEST_CASE("a pending get blocks no other operation on the store") {

@@ -5,7 +5,9 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "drun/error.h"
@@ -27,8 +29,9 @@ namespace {
   throw WorkerError({.kind = WorkerError::Kind::Store, .message = error.message});
 }
 
-// Operations take turns on the first connection, in the order they were called. While a get or wait
-// holds it, others take a further one, which is opened then and stays.
+// Operations take turns on the first connection. While a get or wait holds it, others take a
+// further one, which is opened then and stays. Gets and waits leave one to the other operations: if
+// all others are held, they look for their keys there from time to time.
 class TcpKeyStore final : public KeyStore {
  public:
   TcpKeyStore(StoreClient client, StoreClient::Options options) : options_(std::move(options)) {
@@ -36,7 +39,7 @@ class TcpKeyStore final : public KeyStore {
   }
 
   void set(const std::string& key, const std::string& value, Milliseconds timeout) override {
-    const Turn turn(*this, timeout, kMostConnections);
+    const Turn turn(*this, timeout);
     auto done = turn.client().set(key, value);
     // It is not answered: it would be overtaken by what this thread does on the first one next.
     if (done && !turn.is_on_first()) {
@@ -47,57 +50,59 @@ class TcpKeyStore final : public KeyStore {
     if (!done) turn.raise_silent(done.error());
   }
   std::string get(const std::string& key, Milliseconds timeout) override {
-    const Turn turn(*this, timeout, kMostWaiting);
-    auto value = turn.client().get(key);
+    auto value =
+        await(std::span(&key, 1), timeout, [&](StoreClient& client) { return client.get(key); });
     if (!value) raise(value.error());
     return *std::move(value);
   }
   std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
-    const Turn turn(*this, timeout, kMostConnections);
+    const Turn turn(*this, timeout);
     const auto sum = turn.client().add(key, delta);
     if (!sum) turn.raise_silent(sum.error());
     return *sum;
   }
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired, Milliseconds timeout) override {
-    const Turn turn(*this, timeout, kMostConnections);
+    const Turn turn(*this, timeout);
     auto value = turn.client().compare_set(key, expected, desired);
     if (!value) turn.raise_silent(value.error());
     return *std::move(value);
   }
   void wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
-    const Turn turn(*this, timeout, kMostWaiting);
-    if (const auto done = turn.client().wait(keys); !done) raise(done.error());
+    const auto done = await(keys, timeout, [&](StoreClient& client) { return client.wait(keys); });
+    if (!done) raise(done.error());
   }
   bool has(const std::string& key, Milliseconds timeout) override {
-    const Turn turn(*this, timeout, kMostConnections);
+    const Turn turn(*this, timeout);
     const auto is_there = turn.client().check(std::span(&key, 1));
     if (!is_there) turn.raise_silent(is_there.error());
     return *is_there;
   }
   void remove(const std::string& key, Milliseconds timeout) override {
-    const Turn turn(*this, timeout, kMostConnections);
+    const Turn turn(*this, timeout);
     if (const auto was_there = turn.client().remove(key); !was_there)
       turn.raise_silent(was_there.error());
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Deadline = std::chrono::steady_clock::time_point;
   static constexpr std::size_t kMostConnections = 4;
   static constexpr std::size_t kMostWaiting = kMostConnections - 1;
+  static constexpr char kAllInUse[] = "other threads were using every connection to the store";
 
   // A connection for one operation.
   class Turn {
    public:
-    // One of the first `places`. Throws Store when the operation's time is over before it has one.
-    Turn(TcpKeyStore& store, Milliseconds timeout, std::size_t places)
-        : store_(store),
-          deadline_(worker::deadline_in(timeout)),
-          place_(store.take(deadline_, places)) {
+    // Throws Store when the operation's time is over before a connection is free.
+    Turn(TcpKeyStore& store, Milliseconds timeout)
+        : Turn(store, worker::deadline_in(timeout), std::nullopt) {}
+    // `place`: of a connection that was taken.
+    Turn(TcpKeyStore& store, Deadline deadline, std::optional<std::size_t> place)
+        : store_(store), place_(place ? *place : store.need(deadline)) {
       std::unique_ptr<StoreClient>& client = store_.connections_[place_];
       if (!client) {
         StoreClient::Options options = store_.options_;
-        options.timeout = worker::left_until(deadline_);
+        options.timeout = worker::left_until(deadline);
         auto connected = StoreClient::connect(options);
         if (!connected) {
           store_.give_back(place_);
@@ -105,7 +110,7 @@ class TcpKeyStore final : public KeyStore {
         }
         client = std::make_unique<StoreClient>(*std::move(connected));
       }
-      client->set_timeout(worker::left_until(deadline_));
+      client->set_timeout(worker::left_until(deadline));
     }
     ~Turn() { store_.give_back(place_); }
     Turn(const Turn&) = delete;
@@ -113,32 +118,59 @@ class TcpKeyStore final : public KeyStore {
 
     StoreClient& client() const { return *store_.connections_[place_]; }
     bool is_on_first() const { return place_ == 0; }
-    // A late answer has closed the connection; the next operation opens another one.
     [[noreturn]] void raise_silent(const Error& error) const {
-      if (error.code == ErrorCode::Timeout) store_.connections_[place_].reset();
+      drop_if_late(error);
       drun::raise_silent(error);
+    }
+    // A late answer has closed the connection; the next operation opens another one.
+    void drop_if_late(const Error& error) const {
+      if (error.code == ErrorCode::Timeout) store_.connections_[place_].reset();
     }
 
    private:
     TcpKeyStore& store_;
-    const Clock::time_point deadline_;
     const std::size_t place_;
   };
 
-  std::size_t take(Clock::time_point deadline, std::size_t places) {
+  // Runs a get or wait for these keys.
+  template <typename Action>
+  auto await(std::span<const std::string> keys, Milliseconds timeout, const Action& action)
+      -> std::invoke_result_t<Action, StoreClient&> {
+    constexpr Milliseconds kMostPause{100};
+    const Deadline deadline = worker::deadline_in(timeout);
+    for (Milliseconds pause{10};; pause = std::min(2 * pause, kMostPause)) {
+      const Deadline now = Deadline::clock::now();
+      const bool is_last = deadline - now < 2 * pause;
+      std::optional<std::size_t> place = take(kMostWaiting, is_last ? deadline : now + pause);
+      if (place) return action(Turn(*this, deadline, place).client());
+      place = take(kMostConnections, deadline);
+      if (!place) return Error{ErrorCode::Timeout, kAllInUse};
+      const Turn turn(*this, deadline, place);
+      if (is_last) return action(turn.client());
+      const auto are_there = turn.client().check(keys);
+      if (!are_there) {
+        turn.drop_if_late(are_there.error());
+        return are_there.error();
+      }
+      if (*are_there) return action(turn.client());
+    }
+  }
+
+  // One of the first `places`, once it is free; absent if the deadline passes before.
+  std::optional<std::size_t> take(std::size_t places, Deadline deadline) {
     std::unique_lock lock(mutex_);
     std::size_t free = 0;
     const bool has_one = given_back_.wait_until(lock, deadline, [&] {
       for (free = 0; free < places && is_taken_[free];) ++free;
       return free < places;
     });
-    if (!has_one) {
-      drun::raise_silent({ErrorCode::Timeout,
-                          "every connection to the store was in use by other threads' gets and "
-                          "waits"});
-    }
+    if (!has_one) return std::nullopt;
     is_taken_[free] = true;
     return free;
+  }
+  std::size_t need(Deadline deadline) {
+    if (const auto place = take(kMostConnections, deadline)) return *place;
+    drun::raise_silent({ErrorCode::Timeout, kAllInUse});
   }
   void give_back(std::size_t place) {
     {
