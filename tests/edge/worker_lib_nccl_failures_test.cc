@@ -243,6 +243,25 @@ TEST_CASE("with DRUN_DEBUG=1 a message of another size is a mismatch, over the s
                                "f32 x 4, this rank receives f32 x 3"));
 }
 
+TEST_CASE("with DRUN_DEBUG=1 a receive names the rank that died, over the stand-in") {
+  const StoreProcess store;
+  const auto ends =
+      run_ranks({.size = 2, .port = store.port(), .environment = {{"DRUN_DEBUG", "1"}}},
+                [&](int rank, const Say& say) {
+                  test::use_standins();
+                  ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+                  const OnGpu<float> numbers(4, 1);
+                  if (rank == 0) group.recv(numbers.named(), 1);  // they are connected
+                  if (rank == 1) group.send(numbers.named(), 0);
+                  reduce_times(group, 1);
+                  if (rank == 1) kill(getpid(), SIGKILL);
+                  say(outcome_of([&] { group.recv(numbers.named(), 1); }));
+                });
+  CHECK_THAT(ends[0].said, ContainsSubstring("peer lost| rank 0: recv(f32 x 4, from rank 1)") &&
+                               ContainsSubstring("the process of rank 1 has ended"));
+  CHECK(ends[0].took < test::scaled(seconds(10)));
+}
+
 TEST_CASE("different NCCL versions are a mismatch, over the stand-in") {
   const auto said = said_with("version=22707", 0,
                               [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });

@@ -17,6 +17,8 @@ namespace {
 using Kind = WorkerError::Kind;
 using Milliseconds = std::chrono::milliseconds;
 
+constexpr char kConnect[] = "connect the GPUs";
+
 // The two variables with which NCCL accepts several ranks on one GPU.
 bool may_share_gpu() {
   constexpr int kFirstVersion = 23003;
@@ -102,7 +104,7 @@ nccl::UniqueId Communicators::make_id(const std::string& key, bool is_alone, Dea
 }
 
 nccl::UniqueId Communicators::read_id(const std::string& key, int first, const Awaited& awaited) {
-  const std::string value = read(key, first, awaited);
+  const std::string value = read(key, first, awaited, kConnect);
   const std::size_t end = std::min(value.find('\n'), value.size());
   const std::string version = value.substr(0, end);
   nccl::UniqueId id;
@@ -119,14 +121,15 @@ nccl::UniqueId Communicators::read_id(const std::string& key, int first, const A
 }
 
 // Uses short waits, so that it reacts to an abort.
-std::string Communicators::read(const std::string& key, int from, const Awaited& awaited) {
+std::string Communicators::read(const std::string& key, int from, const Awaited& awaited,
+                                const char* purpose) {
   constexpr Milliseconds kBetweenLooks{200};
   while (true) {
     stop_.check();
     if (const std::optional<int> lost = stop_.lost_rank(awaited.peer, Milliseconds(0))) {
       throw BackendFailure(Kind::PeerLost, lost,
                            "the process of rank " + std::to_string(*lost) +
-                               " has ended before the GPUs were connected",
+                               " has ended before it came to " + purpose,
                            true);
     }
     try {
@@ -134,9 +137,8 @@ std::string Communicators::read(const std::string& key, int from, const Awaited&
     } catch (const WorkerError& error) {
       if (error.kind() != Kind::Timeout) throw;
       if (std::chrono::steady_clock::now() < awaited.deadline) continue;
-      throw BackendFailure(
-          Kind::Timeout, from,
-          "rank " + std::to_string(from) + " did not come in time to connect the GPUs");
+      throw BackendFailure(Kind::Timeout, from,
+                           "rank " + std::to_string(from) + " did not come in time to " + purpose);
     }
   }
 }
@@ -151,7 +153,7 @@ void Communicators::reject_shared_gpu(const Gpu& gpu, const Awaited& awaited) {
   for (int rank = 0; rank < context_.size; ++rank) {
     const bool is_compared = rank != context_.rank && (!awaited.peer || *awaited.peer == rank) &&
                              node_of(rank) == node_of(context_.rank);
-    if (!is_compared || read(key(rank), rank, awaited) != own) continue;
+    if (!is_compared || read(key(rank), rank, awaited, kConnect) != own) continue;
     const auto [low, high] = std::minmax(rank, context_.rank);
     throw BackendFailure(
         Kind::Usage, rank,

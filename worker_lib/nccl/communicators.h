@@ -39,6 +39,9 @@ class Communicators {
   // communicator's rank 0.
   std::shared_ptr<Communicator> connect(const std::string& name, int first,
                                         Communicator::RankInfo self, const Awaited& awaited);
+  // Waits for a value that rank `from` puts into the group's store to do something together: a
+  // lost rank and a missed deadline are errors that name it.
+  std::string read(const std::string& key, int from, const Awaited& awaited, const char* purpose);
   // Takes a communicator that was connected elsewhere.
   std::shared_ptr<Communicator> adopt(std::shared_ptr<Communicator> communicator);
 
@@ -50,7 +53,6 @@ class Communicators {
   nccl::UniqueId read_id(const std::string& key, int first, const Awaited& awaited);
   // Compares the GPUs of the ranks to connect, as NCCL does, but before it waits for all of them.
   void reject_shared_gpu(const Gpu& gpu, const Awaited& awaited);
-  std::string read(const std::string& key, int from, const Awaited& awaited);
 
   const BackendContext context_;
   CancelToken stop_;

@@ -99,7 +99,8 @@ void NcclMessages::compare(const std::vector<Compared>& all, Deadline deadline) 
   }
   for (const Compared& mine : all) {
     if (mine.is_send) continue;
-    const std::string told = store.get(mine.key, left_until(deadline));
+    const Awaited awaited{.peer = mine.peer, .deadline = deadline};
+    const std::string told = communicators_.read(mine.key, mine.peer, awaited, "compare a message");
     Signature theirs{};
     if (told.size() == sizeof theirs) std::memcpy(&theirs, told.data(), sizeof theirs);
     if (theirs == mine.signature) continue;
