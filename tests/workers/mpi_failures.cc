@@ -84,6 +84,10 @@ void run() {
   group.broadcast(Elements(bytes.data(), 2, DataType::F8E4M3), 0);
   expect(bytes == std::vector<unsigned char>{1, 1, own, own}, "only numbers of 8 bits are moved");
 
+  // A null pointer at both ends is no operation in place, which only the root may ask for.
+  std::vector<int> none;
+  group.reduce(none, 0);
+
   ProcessGroup later = *group.new_group({0, 1});
   std::vector<int> data(1000);
   if (group.rank() == 0) {

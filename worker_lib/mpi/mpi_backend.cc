@@ -116,11 +116,12 @@ std::vector<int> world_ranks(const BackendContext& context) {
   return ranks;
 }
 
-int issue(const Call& call, const Shares& in, const Shares& out, MPI_Request& request,
+int issue(const Call& call, int rank, const Shares& in, const Shares& out, MPI_Request& request,
           MPI_Comm comm) {
   const MPI_Datatype type = moved_as(call.type);
   const int count = to_int(call.count);
-  const bool is_in_place = call.input == call.output;
+  // Only the root may ask for that. Without elements, all pointers can be null.
+  const bool is_in_place = rank == call.root && call.input == call.output;
   switch (call.operation) {
     case Operation::Barrier:
       return MPI_Ibarrier(comm, &request);
@@ -172,7 +173,8 @@ int issue(const Call& call, const Shares& in, const Shares& out, MPI_Request& re
 class MpiBackend final : public Backend {
  public:
   explicit MpiBackend(const BackendContext& context)
-      : size_(context.size),
+      : rank_(context.rank),
+        size_(context.size),
         is_debug_(context.is_debug),
         members_(world_ranks(context)),
         collectives_(make_communicator(1)),
@@ -203,6 +205,7 @@ class MpiBackend final : public Backend {
   MPI_Comm make_communicator(int tag) const;
   void compare(const Call& call, const Turn& turn);
 
+  const int rank_;
   const int size_;
   const bool is_debug_;
   const std::vector<int> members_;  // their ranks in MPI_COMM_WORLD
@@ -226,7 +229,7 @@ void MpiBackend::run(const Call& call, const Turn& turn) {
   const Held<CollectiveState> state;
   state->in.set(call.counts_in, size_);
   state->out.set(call.counts_out, size_);
-  must(issue(call, state->in, state->out, state->requests[0], collectives_.get()), "MPI");
+  must(issue(call, rank_, state->in, state->out, state->requests[0], collectives_.get()), "MPI");
   wait(state->requests[0], turn.deadline);
   const bool has_result = call.op == ReduceOp::Avg && call.output != nullptr;
   if (has_result) divide(call.output, call.type, call.count, size_);
