@@ -338,6 +338,34 @@ TEST_CASE("debug mode names a rank on another node that calls a different operat
   CHECK(told == 4);
 }
 
+TEST_CASE("debug mode names ranks on two nodes whose counts differ") {
+  Cluster cluster{.node_of = {0, 0, 1, 1}, .is_debug = true};
+  std::mutex mutex;
+  int told = 0;
+  run_threads(4, [&](int rank) {
+    const auto backend = cluster.connect(rank);
+    const std::vector<float> mine(rank == 3 ? 5 : 2);
+    std::vector<float> all(8);
+    const std::vector<std::size_t> counts(4, 2);
+    const Call call{.operation = Operation::Gather,
+                    .type = DataType::F32,
+                    .input = mine.data(),
+                    .output = rank == 0 ? all.data() : nullptr,
+                    .count = mine.size(),
+                    .counts_out = rank == 0 ? counts.data() : nullptr,
+                    .is_uneven = true};
+    try {
+      backend->run(call, {1, std::chrono::steady_clock::now() + std::chrono::seconds(2)});
+    } catch (const BackendFailure& failure) {
+      const std::lock_guard lock(mutex);
+      told += failure.kind == WorkerError::Kind::Mismatch;
+      CHECK_THAT(failure.what(),
+                 ContainsSubstring("rank 3 has 5 elements for rank 0, which expects 2"));
+    }
+  });
+  CHECK(told == 4);
+}
+
 TEST_CASE(
     "nodes are ordered by their first ranks, and it is known whether their ranks are contiguous") {
   const worker::NodeLayout layout({0, 1, 0, 2, 1});

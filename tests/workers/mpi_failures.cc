@@ -4,6 +4,7 @@
 // should be".
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -110,9 +111,21 @@ void run() {
   group.destroy();
 }
 
+// With DRUN_DEBUG=1.
+void compare() {
+  ProcessGroup group = connect();
+  const std::vector<int> mine(group.rank() == 0 ? 1 : 2);
+  std::vector<int> all(group.rank() == 0 ? 2 : 0);
+  expect(kind_of([&] {
+           group.gather_v(mine, all, {1, 1}, 0);
+         }) == WorkerError::Kind::Mismatch,
+         "counts that differ are a mismatch");
+  if (group.rank() == 0) std::printf("as it should be\n");
+}
+
 }  // namespace
 
 int main() {
   drun::register_mpi_backend();
-  return drun::record([] { run(); });
+  return drun::record([] { std::getenv("DRUN_DEBUG") != nullptr ? compare() : run(); });
 }

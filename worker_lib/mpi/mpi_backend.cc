@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "drun/backend.h"
@@ -77,9 +78,10 @@ struct CollectiveState {
   Shares out{};
   std::array<MPI_Request, 1> requests = {MPI_REQUEST_NULL};
 };
+template <typename T>
 struct ComparisonState {
-  Signature mine{};
-  std::vector<Signature> all{};
+  std::vector<T> mine{};
+  std::vector<T> all{};
   std::array<MPI_Request, 1> requests = {MPI_REQUEST_NULL};
 };
 
@@ -204,6 +206,9 @@ class MpiBackend final : public Backend {
  private:
   MPI_Comm make_communicator(int tag) const;
   void compare(const Call& call, const Turn& turn);
+  // In rank order.
+  template <typename T>
+  std::vector<T> told_by_all(std::vector<T> mine, const Turn& turn);
 
   const int rank_;
   const int size_;
@@ -278,16 +283,22 @@ MPI_Comm MpiBackend::make_communicator(int tag) const {
 }
 
 void MpiBackend::compare(const Call& call, const Turn& turn) {
-  const Held<ComparisonState> state;
-  Signature& mine = state->mine;
-  std::vector<Signature>& all = state->all;
-  mine = signature_of(call, size_);
-  all.resize(static_cast<std::size_t>(size_));
-  must(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
+  check_same_calls(turn.sequence, told_by_all<Signature>({signature_of(call, size_)}, turn));
+  if (!has_private_counts(call)) return;
+  check_part_counts(call, turn.sequence, told_by_all(part_counts(call, rank_, size_), turn), size_);
+}
+
+template <typename T>
+std::vector<T> MpiBackend::told_by_all(std::vector<T> mine, const Turn& turn) {
+  const Held<ComparisonState<T>> state;
+  state->all.resize(mine.size() * static_cast<std::size_t>(size_));
+  state->mine = std::move(mine);
+  const int bytes = to_int(state->mine.size() * sizeof(T));
+  must(MPI_Iallgather(state->mine.data(), bytes, MPI_BYTE, state->all.data(), bytes, MPI_BYTE,
                       collectives_.get(), &state->requests[0]),
        "MPI_Iallgather");
   wait(state->requests[0], turn.deadline);
-  check_same_calls(turn.sequence, all);
+  return std::move(state->all);
 }
 
 // --- Messages: a header that describes the payload, then the payload under a separate tag, so that

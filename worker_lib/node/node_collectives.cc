@@ -78,16 +78,24 @@ class Collectives final : public NodeCollectives {
     within(member, [&] { member.backend->run(call, numbered(layout_, turn, which)); });
   }
   void agree(const Call& call, const Turn& turn) const {
-    const auto size = static_cast<std::size_t>(layout_.size());
-    const Signature mine = signature_of(call, layout_.size());
-    std::vector<Signature> told(size);
+    const int size = layout_.size();
+    check_same_calls(turn.sequence, told_by_all<Signature>({signature_of(call, size)}, turn, 0));
+    if (!has_private_counts(call)) return;
+    check_part_counts(call, turn.sequence, told_by_all(part_counts(call, rank_, size), turn, 2),
+                      size);
+  }
+  // In rank order.
+  template <typename T>
+  std::vector<T> told_by_all(const std::vector<T>& mine, const Turn& turn,
+                             std::size_t which) const {
+    std::vector<T> told(mine.size() * static_cast<std::size_t>(layout_.size()));
     in(all_,
        {.operation = Operation::AllGather,
-        .input = &mine,
+        .input = mine.data(),
         .output = told.data(),
-        .count = sizeof mine},
-       turn, 0);
-    check_same_calls(turn.sequence, told);
+        .count = mine.size() * sizeof(T)},
+       turn, which);
+    return told;
   }
 
   void barrier(const Call& call, const Turn& turn) const {
