@@ -279,6 +279,25 @@ TEST_CASE("the default group can be initialized once, queried anywhere, and dest
   }));
 }
 
+TEST_CASE("destroying a group ends a monitored barrier that waits") {
+  const StoreProcess store;
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    const std::shared_ptr<KeyStore> word =
+        connect_key_store("127.0.0.1", store.port(), seconds(40));
+    ProcessGroup group = ProcessGroup::connect(over("shm"));
+    if (rank == 1) return word->wait({"let go"}, seconds(40));
+    std::string error;
+    std::thread waiting([&] { error = error_of([&] { group.monitored_barrier(); }); });
+    std::this_thread::sleep_for(milliseconds(100));  // usually enough for it to wait
+    const auto began = Clock::now();
+    group.destroy();
+    waiting.join();
+    word->set("let go", "", seconds(40));
+    expect(error.find("the group was destroyed") != std::string::npos, error);
+    expect(Clock::now() - began < test::scaled(seconds(5)), "at once");
+  }));
+}
+
 TEST_CASE("destroying a group wakes a waiting thread at once") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");

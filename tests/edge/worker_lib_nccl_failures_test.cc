@@ -194,6 +194,24 @@ TEST_CASE("with nccl alone, the end of a rank on the same node is detected, over
   }
 }
 
+TEST_CASE("with nccl alone, a split names a rank that is late or has died, over the stand-in") {
+  const bool is_dead = GENERATE(false, true);
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    test::use_standins();
+    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+    if (rank == 2 && is_dead) kill(getpid(), SIGKILL);
+    say(outcome_of([&] {
+      if (rank < 2) group.split(0, rank, {is_dead ? kPatience : milliseconds(500)});
+      group.monitored_barrier({seconds(20)});
+    }));
+  });
+  CHECK_THAT(ends[0].said,
+             StartsWith(is_dead ? "peer lost| rank 0: split(): the process of rank 2 ended before"
+                                : "timeout| rank 0: split(): rank 2 did not come in time"));
+  CHECK(ends[0].took < test::scaled(seconds(10)));
+}
+
 TEST_CASE("destroying a group wakes a thread that waits for the GPU, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));

@@ -231,7 +231,7 @@ TEST_CASE("a monitored barrier names a dead rank at once") {
   });
   CHECK_THAT(ends[0].said,
              ContainsSubstring("peer lost: rank 0: monitored_barrier(): the process of rank 2 "
-                               "ended before it came to the barrier"));
+                               "ended before it took part"));
   CHECK_THAT(ends[0].said, ContainsSubstring("in time"));
 }
 

@@ -131,11 +131,8 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
                 "before init_process_group, or exec");
   }
   if (failure_.is_broken()) {
-    const Cause first = failure_.cause();
-    throw error(Kind::Broken, name(),
-                "the group is broken since rank " + std::to_string(first.reporter) + "'s " +
-                    first.operation + ": " + first.message,
-                first.peer);
+    const BackendFailure failure = broken();
+    throw error(failure.kind, name(), failure.what(), failure.peer);
   }
   const Milliseconds time = std::min(limit, worker::kLongestTime);
   return {.deadline = worker::deadline_in(time), .time = time};
@@ -426,21 +423,26 @@ void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
   const std::string prefix = prefix_of(number);
   const std::string own = prefix + std::to_string(parts_.rank);
   KeyStore& store = *parts_.store;
-  try {
+  at_store(name, [&] {
     if (parts_.rank == 0) {
       wait_for_all(prefix, deadline, names_all);
       store.set(prefix + "all", "", left_until(deadline));
       if (number > kKeptBarriers) forget(prefix_of(number - kKeptBarriers) + "all");
-      return;
+    } else {
+      store.set(own, "", left_until(deadline));
+      wait_for_first(prefix, deadline);
+      forget(own);  // rank 0 has seen it
     }
-    store.set(own, "", left_until(deadline));
-    if (wait_or_lose({prefix + "all"}, {0}, deadline)) return forget(own);  // rank 0 has seen it
-    throw error(Kind::Timeout, name,
-                "rank 0 did not report in time that every rank is there; it names those missing");
+  });
+}
+
+template <typename Action>
+void ProcessGroup::Group::at_store(const std::string& name, Action&& action) {
+  try {
+    action();
   } catch (const BackendFailure& failure) {
     throw error(failure.kind, name, failure.what(), failure.peer);
   } catch (const WorkerError& failure) {
-    if (failure.rank() == parts_.rank) throw;
     throw error(failure.kind(), name, failure.message());
   }
 }
@@ -469,13 +471,20 @@ bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
       if (!parts_.store->has(keys[static_cast<std::size_t>(at)], worker::kReportTime)) {
         throw BackendFailure(
             Kind::PeerLost, lost,
-            "the process of rank " + std::to_string(*lost) + " ended before it came to the barrier",
-            true);
+            "the process of rank " + std::to_string(*lost) + " ended before it took part", true);
       }
       std::erase(waited_for, *lost);  // it arrived, then ended
     }
+    if (failure_.is_broken()) throw broken();
     if (Deadline::clock::now() >= deadline) return false;
   }
+}
+
+void ProcessGroup::Group::wait_for_first(const std::string& prefix, Deadline deadline) {
+  if (wait_or_lose({prefix + "all"}, {0}, deadline)) return;
+  throw BackendFailure(
+      Kind::Timeout,
+      "rank 0 did not report in time that every rank is there; it names those missing");
 }
 
 void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadline,
@@ -514,18 +523,25 @@ std::vector<int> ProcessGroup::Group::told_by_all(const std::vector<int>& mine, 
   const std::string name = "told/" + std::to_string(++tellings_);
   submitting.unlock();
   const std::size_t bytes = mine.size() * sizeof(int);
-  try {
-    const std::vector<std::string> texts =
-        worker::gather_texts(worker::context_of(parts_, deadline(timeout)), name,
-                             std::string(reinterpret_cast<const char*>(mine.data()), bytes));
+  const std::string own(reinterpret_cast<const char*>(mine.data()), bytes);
+  BackendContext context = worker::context_of(parts_, deadline(timeout));
+  context.store = parts_.store;
+  at_store("split()", [&] {
+    // gather_texts does not detect the end of a rank.
+    if (parts_.rank == 0) {
+      wait_for_all(name + "/", context.deadline, true);
+    } else {
+      parts_.store->set(name + "/" + std::to_string(parts_.rank), own,
+                        left_until(context.deadline));
+      wait_for_first(name + "/", context.deadline);
+    }
+    const std::vector<std::string> texts = worker::gather_texts(context, name, own);
     for (std::size_t rank = 0; rank < texts.size(); ++rank) {
       if (texts[rank].size() != bytes)
         throw BackendFailure(Kind::Store, "rank " + std::to_string(rank) + " told something else");
       std::memcpy(&all[rank * mine.size()], texts[rank].data(), bytes);
     }
-  } catch (const BackendFailure& failure) {
-    throw error(failure.kind, "split()", failure.what());
-  }
+  });
   return all;
 }
 
@@ -602,6 +618,13 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::create(const Subgroup&
 bool ProcessGroup::Group::is_idle() {
   const std::unique_lock running(running_, std::try_to_lock);
   return running && unfinished_ == 0 && pending_ == 0;
+}
+
+BackendFailure ProcessGroup::Group::broken() {
+  const Cause first = failure_.cause();
+  return {Kind::Broken, first.peer,
+          "the group is broken since rank " + std::to_string(first.reporter) + "'s " +
+              first.operation + ": " + first.message};
 }
 
 BackendFailure ProcessGroup::Group::late(const Limit& limit) const {

@@ -116,16 +116,24 @@ class ProcessGroup::Group {
   std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> post(const MessageCall& message);
   std::vector<std::unique_ptr<Transfer>> post(const std::vector<MessageCall>& batch);
+  // Runs an action at the store. Its errors get the operation's name, and do not break the group.
+  template <typename Action>
+  void at_store(const std::string& name, Action&& action);
   // Waits until every key is set; false if the deadline passes. keys[i] belongs to ranks[i]: throws
-  // PeerLost if that rank has ended without setting it.
+  // PeerLost if that rank has ended without setting it, and Broken once the group has failed.
   bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,
                     Deadline deadline);
+  // On rank 0: until every other rank has set its key.
   void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
+  // On other ranks: until rank 0 has set its key, "all".
+  void wait_for_first(const std::string& prefix, Deadline deadline);
   void forget(const std::string& key);
 
   // Breaks the group unless it is broken already. Returns the error to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);
   void on_end(int rank);
+  // Requires that the group has failed.
+  BackendFailure broken();
   BackendFailure late(const Limit& limit) const;
   WorkerError error(WorkerError::Kind kind, const std::string& operation,
                     const std::string& message, std::optional<int> peer = std::nullopt) const;
