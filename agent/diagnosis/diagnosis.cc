@@ -601,6 +601,12 @@ Diagnosis of_lost(const NodeLost& lost) {
 
 const char* word_of(FaultClass fault) { return kFaultWords.at(static_cast<std::size_t>(fault)); }
 
+FaultClass fault_named(std::string_view word) {
+  const auto* const found = std::find(kFaultWords.begin(), kFaultWords.end(), word);
+  return found == kFaultWords.end() ? FaultClass::None
+                                    : static_cast<FaultClass>(found - kFaultWords.begin());
+}
+
 const char* word_of(RestartHelps helps) {
   return helps == RestartHelps::Yes ? "yes" : helps == RestartHelps::No ? "no" : "unknown";
 }

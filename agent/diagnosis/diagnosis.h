@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/stacks/evidence.h"
@@ -34,6 +35,8 @@ enum class FaultClass {
 };
 // "host_memory"
 const char* word_of(FaultClass fault);
+// None: no such class.
+FaultClass fault_named(std::string_view word);
 
 enum class RestartHelps { Unknown, No, Yes };
 const char* word_of(RestartHelps helps);

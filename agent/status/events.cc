@@ -113,12 +113,16 @@ Json failures_json(const std::vector<Failure>& failures) {
   return list;
 }
 
+Json ranks_json(const RankRanges& ranks) {
+  Json list = Json::array();
+  for (const RankRange& range : ranks) list.push_back({range.first, range.last});
+  return list;
+}
+
 Json timeouts_json(const std::vector<ReportedTimeout>& timeouts) {
   Json list = Json::array();
   for (const ReportedTimeout& timeout : timeouts) {
-    Json ranks = Json::array();
-    for (const RankRange& range : timeout.ranks) ranks.push_back({range.first, range.last});
-    list.push_back({{"ranks", std::move(ranks)},
+    list.push_back({{"ranks", ranks_json(timeout.ranks)},
                     {"call", or_null(timeout.call)},
                     {"time", utc_time(timeout.first)}});
   }
@@ -232,6 +236,10 @@ NamedFields fields_of(const JobEnded& ended) {
     fields["root_cause_rank"] = failed->failures.front().rank;
     fields["failures"] = failures_json(failed->failures);
   }
+  // From all failures and their whole texts, which `failures` does not have.
+  const Diagnosis diagnosis = diagnose(outcome);
+  fields["diagnosis"] = diagnosis_json(diagnosis);
+  fields["diagnosis_adds_to_headline"] = diagnosis.adds_to_headline;
   if (const auto* not_run = std::get_if<NotRun>(&outcome.ending)) {
     fields["message"] = not_run->error.message;
   }
@@ -249,6 +257,17 @@ NamedFields fields_of(const JobEnded& ended) {
 }
 
 }  // namespace
+
+Json diagnosis_json(const Diagnosis& diagnosis) {
+  if (diagnosis.fault == FaultClass::None) return nullptr;
+  return {{"class", word_of(diagnosis.fault)},
+          {"ranks", ranks_json(diagnosis.ranks)},
+          {"exclude_node", diagnosis.exclude_node ? Json(*diagnosis.exclude_node) : Json(nullptr)},
+          {"summary", diagnosis.summary},
+          {"evidence", diagnosis.evidence},
+          {"restart_helps", word_of(diagnosis.restart_helps)},
+          {"advice", diagnosis.advice}};
+}
 
 std::string event_line(const Event& event, const EventPlace& place, WallTime time,
                        std::optional<std::chrono::microseconds> up) {

@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "agent/diagnosis/diagnosis.h"
 #include "agent/output/file_writer.h"
 #include "agent/output/stderr_record.h"
 #include "agent/spec.h"
@@ -120,6 +122,9 @@ using Event = std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBeg
 
 // An event contains up to this number of failures, with truncated texts.
 inline constexpr std::size_t kMostEventFailures = 4;
+
+// Null: of class None. Also in the report.
+nlohmann::ordered_json diagnosis_json(const Diagnosis& diagnosis);
 
 // The origin of events.
 struct EventPlace {

@@ -57,6 +57,7 @@ std::string advice_text(const agent::Diagnosis& diagnosis) {
 }
 
 agent::Diagnosis diagnosis_of(const Job& job) {
+  if (job.diagnosis) return *job.diagnosis;
   Outcome outcome;
   outcome.world_size = job.world_size;
   outcome.node_count = job.node_count;

@@ -39,5 +39,7 @@ std::optional<double> seconds_of(const std::string& time);
 
 TimedFailure failure_of(const EventJson& event, double at_s);
 std::vector<TimedFailure> failures_of(const EventJson& event, double at_s);
+// Of job_ended. Absent: it has none, or one of a class that is not known.
+std::optional<agent::Diagnosis> diagnosis_of(const EventJson& event);
 
 }  // namespace drun::timeline

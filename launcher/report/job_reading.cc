@@ -294,6 +294,7 @@ void JobReading::job_ended(NodeReading& reading, const Event& event) {
   job_.restarts = int_of(fields, "restarts");
   job_.message = text_of(fields, "message", 4096);
   job_.failures = failures_of(fields, event.at_s);
+  job_.diagnosis = diagnosis_of(fields);
 }
 
 // Collectives that ranks of the node had reported as timed out before the job was stopped.

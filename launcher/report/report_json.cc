@@ -5,6 +5,7 @@
 
 #include "agent/diagnosis/diagnosis.h"
 #include "agent/diagnosis/error_text.h"
+#include "agent/status/events.h"
 #include "agent/status/node_status.h"
 #include "agent/wall_time.h"
 #include "launcher/base/words.h"
@@ -111,17 +112,6 @@ Json all_of(const std::vector<agent::ReportedTimeout>& timeouts) {
   return list;
 }
 
-Json to_json(const agent::Diagnosis& diagnosis) {
-  if (diagnosis.fault == agent::FaultClass::None) return nullptr;
-  return Json{{"class", agent::word_of(diagnosis.fault)},
-              {"ranks", to_json(diagnosis.ranks)},
-              {"exclude_node", or_null(diagnosis.exclude_node)},
-              {"summary", diagnosis.summary},
-              {"evidence", diagnosis.evidence},
-              {"restart_helps", agent::word_of(diagnosis.restart_helps)},
-              {"advice", diagnosis.advice}};
-}
-
 // The value of "outcome", and the fields for this kind of outcome.
 struct EndingJson {
   std::string word;
@@ -180,7 +170,7 @@ std::string report_json(const Outcome& outcome, int exit_code,
       {"max_restarts", outcome.max_restarts},
       {"duration_s", in_seconds(outcome.duration)},
       {"root_cause", nullptr},
-      {"diagnosis", to_json(agent::diagnose(outcome))},
+      {"diagnosis", agent::diagnosis_json(agent::diagnose(outcome))},
       {"failures", ending.failures},
       {"failures_left_out", outcome.failures_left_out},
       {"details", ending.details},

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/diagnosis/diagnosis.h"
 #include "agent/status/phases.h"
 #include "rendezvous/job/outcome.h"
 
@@ -154,6 +155,8 @@ struct Job {
   std::optional<TimedFailure> root_cause{};
   std::string hang_stacks{};  // of the last hang of the last round, as lines (evidence_lines)
   std::vector<TimedFailure> failures{};  // the first ones of the job's last round
+  // As the agents made it from all failures. Absent: no node has reported the end of the job.
+  std::optional<agent::Diagnosis> diagnosis{};
   // Mean over all nodes, each from the begin to the end of the job; a node counts as waiting before
   // it joins and after it leaves. The sum is wall_s.
   PhaseSeconds ledger{};

@@ -3,8 +3,10 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "agent/diagnosis/error_text.h"
 #include "launcher/report/report.h"
 #include "tests/support/catch.h"
+#include "tests/support/job_events.h"
 #include "tests/support/messages.h"
 
 namespace drun {
@@ -148,6 +150,36 @@ TEST_CASE("a job that is known from events gets the same class as from its outco
   timeline::Job good;
   good.outcome = "succeeded";
   CHECK(diagnosis_of(good).fault == FaultClass::None);
+}
+
+timeline::Job job_of_events(const Outcome& outcome) {
+  test::AgentEvents events("gpu0", 10);
+  events.add(0, agent::AgentStarted{});
+  events.add(60, agent::JobEnded{outcome});
+  timeline::Builder builder;
+  builder.take(events.text());
+  return builder.build().value();
+}
+
+TEST_CASE("the page names the same cause as the other reports") {
+  std::vector<Failure> failures;
+  for (int rank = 0; rank < 6; ++rank)
+    failures.push_back(
+        failure_with(rank, Exited{1}, {"RuntimeError: Connection closed by peer [10.0.0.2]:5"}));
+  failures.push_back(failure_with(6, Exited{3}, {"ValueError: bad batch"}));
+  Failure injected = failure_with(2, Killed{SIGKILL});
+  injected.injected = "kill:rank=2";
+  Failure with_stacks = failure_with(0, Exited{1}, {"RuntimeError: Timed out waiting 9ms for x"});
+  with_stacks.traceback = agent::with_stacks(
+      std::string(9000, 'x'), "rank 1: last ended all_reduce #6, not in one (/proc)\n");
+  for (const Outcome& outcome :
+       {failed_with(failures), failed_with({injected}), failed_with({with_stacks})}) {
+    const agent::Diagnosis wanted = agent::diagnose(outcome);
+    const agent::Diagnosis shown = diagnosis_of(job_of_events(outcome));
+    INFO(wanted.summary);
+    CHECK(shown == wanted);
+    CHECK_THAT(report_html(job_of_events(outcome)), ContainsSubstring(wanted.evidence.front()));
+  }
 }
 
 TEST_CASE("the stacks of a hang are read from its events") {
