@@ -85,17 +85,28 @@ std::optional<double> seconds_of(const std::string& time) {
 
 namespace {
 
+// Of a system_message(), as long as the C library that wrote it has the same messages.
+std::optional<int> errno_of(std::string_view message) {
+  constexpr int kMostErrno = 133;  // errno(3)
+  for (int number = 1; number <= kMostErrno; ++number)
+    if (system_message(number) == message) return number;
+  return std::nullopt;
+}
+
 // Events have the status as text, such as "signal 9 (SIGKILL, killed)".
 ExitStatus status_of(const EventJson& event) {
   const std::string ended = text_of(event, "ended");
   const int code = int_of(event, "exit_code");
   constexpr std::string_view kSignal = "signal ";
   constexpr std::string_view kHung = "hung: ";
+  constexpr std::string_view kNotStarted = "not started: ";
   if (ended.starts_with(kSignal))
     return Killed{std::clamp(std::atoi(ended.c_str() + kSignal.size()), 0, 64),
                   ended.ends_with(", core dumped")};
   if (ended.starts_with(kHung)) return Hung{ended.substr(kHung.size())};
-  if (ended.starts_with("not started")) return NotStarted{code == 127 ? ENOENT : EACCES};
+  if (ended.starts_with(kNotStarted))
+    return NotStarted{
+        errno_of(ended.substr(kNotStarted.size())).value_or(code == 127 ? ENOENT : EACCES)};
   return Exited{code};
 }
 

@@ -1,5 +1,6 @@
 #include "launcher/report/timeline_views.h"
 
+#include <cerrno>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -179,6 +180,13 @@ TEST_CASE("the page names the same cause as the other reports") {
     INFO(wanted.summary);
     CHECK(shown == wanted);
     CHECK_THAT(report_html(job_of_events(outcome)), ContainsSubstring(wanted.evidence.front()));
+  }
+}
+
+TEST_CASE("the page says why a program could not be started") {
+  for (const int number : {ENOENT, EACCES, ETXTBSY, E2BIG}) {
+    const Outcome outcome = failed_with({failure_with(0, NotStarted{number})});
+    CHECK(job_of_events(outcome).root_cause->status == ExitStatus(NotStarted{number}));
   }
 }
 
