@@ -204,19 +204,82 @@ constexpr std::array kCollectives{
 
 bool is_in(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// The last kMostReadBytes of `text` as lines, without notes.
-void add_end_of(std::vector<std::string_view>& lines, std::string_view text) {
-  if (text.size() > kMostReadBytes) text.remove_prefix(text.size() - kMostReadBytes);
-  std::vector<std::string_view> own = split(text, '\n');
-  const std::size_t first = own.size() > kMostReadLines ? own.size() - kMostReadLines : 0;
-  for (std::size_t i = first; i < own.size(); ++i) {
-    const std::string_view line = without_rank_mark(own[i]);
+// A line without blanks at both ends.
+struct TextLine : std::string_view {
+  bool is_exception = false;  // it names an exception of Python
+};
+using TextLines = std::vector<TextLine>;
+
+constexpr std::string_view kTracebackHead = "Traceback (most recent call last):";
+constexpr std::string_view kGroupHead = "Exception Group Traceback (most recent call last):";
+
+// Collects the lines of a worker's texts. An exception is known by the form of its name, or by its
+// place: it is the first line below a traceback that is not indented.
+class TextReader {
+ public:
+  // The last kMostReadBytes of `text`, without notes.
+  void add_end_of(std::string_view text) {
+    if (text.size() > kMostReadBytes) text.remove_prefix(text.size() - kMostReadBytes);
+    const std::vector<std::string_view> own = split(text, '\n');
+    const std::size_t first = own.size() > kMostReadLines ? own.size() - kMostReadLines : 0;
+    for (std::size_t i = first; i < own.size(); ++i) add(own[i]);
+  }
+  // The next text may begin within a traceback.
+  void begin_text() {
+    is_at_begin_ = true;
+    is_in_group_ = awaits_exception_ = false;
+  }
+  TextLines take() { return std::move(lines_); }
+
+ private:
+  void add(std::string_view raw) {
+    std::string_view line = without_rank_mark(raw);
+    if (line.empty()) return;
+    const auto before = static_cast<std::size_t>(line.data() - raw.data());
+    const std::size_t mark_end = raw.substr(0, before).find_last_not_of(" \t") + 1;
+    bool is_indented = before - mark_end > (mark_end > 0 ? 1U : 0U);
+    if (line.ends_with(kGroupHead)) {
+      is_in_group_ = true;
+    } else if (is_in_group_ && (line.front() == '|' || line.front() == '+')) {
+      if (!take_margin(line, is_indented)) return;
+    } else if (!is_indented && std::exchange(is_in_group_, false)) {
+      awaits_exception_ = false;
+    }
     // Python prints the source line of a warning below it.
     const bool is_source =
-        own[i].starts_with("  ") && !lines.empty() && is_python_warning(lines.back());
-    if (!line.empty() && !is_source && !is_note(line)) lines.push_back(line);
+        raw.starts_with("  ") && !lines_.empty() && is_python_warning(lines_.back());
+    const bool is_exception = note_exception(line, is_indented);
+    if (!is_source && !is_note(line)) lines_.push_back({{line}, is_exception});
   }
-}
+  // Of a group of exceptions: "| ValueError: bad loss", "+---------------- 2 ----------------".
+  bool take_margin(std::string_view& line, bool& is_indented) {
+    if (line.front() == '+') awaits_exception_ = true;
+    if (line.front() == '+' || line.size() < 3) return false;
+    is_indented = line[2] == ' ';
+    line = trimmed(line.substr(1));
+    return true;
+  }
+  bool note_exception(std::string_view line, bool is_indented) {
+    const bool is_head = line.ends_with(kTracebackHead);
+    const bool is_frame = is_indented && line.starts_with("File \"") && is_in(line, ", in ");
+    if (is_head || (is_frame && is_at_begin_)) awaits_exception_ = true;
+    if (!is_indented) is_at_begin_ = false;
+    if (is_exception_line(line)) {
+      if (!is_indented) awaits_exception_ = false;
+      return true;
+    }
+    if (!awaits_exception_ || is_indented || is_head || is_warning(line) ||
+        !may_end_traceback(line))
+      return false;
+    awaits_exception_ = false;
+    return true;
+  }
+
+  TextLines lines_;
+  bool is_at_begin_ = false;       // all lines so far were indented
+  bool is_in_group_ = false;       // of exceptions
+  bool awaits_exception_ = false;  // below a traceback
+};
 
 template <std::size_t kCount>
 bool is_any_in(std::string_view line, const std::array<std::string_view, kCount>& parts) {
@@ -236,7 +299,7 @@ constexpr std::string_view kCutOff = "lost sys.stderr";
 
 // Whether the last traceback ends where a DataLoader waits for its processes, or was cut off above
 // that frame.
-bool ends_in_data_loader(const std::vector<std::string_view>& lines) {
+bool ends_in_data_loader(const TextLines& lines) {
   const bool is_cut_off = std::find(lines.begin(), lines.end(), kCutOff) != lines.end();
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (!line->starts_with("File \"") || is_in(*line, "/multiprocessing/")) continue;
@@ -251,10 +314,10 @@ bool ends_in_data_loader(const std::vector<std::string_view>& lines) {
 }
 
 // Whether the last exception before `end` says that the other process of a connection is gone.
-bool breaks_connection(const std::vector<std::string_view>& lines, std::size_t end) {
+bool breaks_connection(const TextLines& lines, std::size_t end) {
   constexpr std::array kBroken{std::string_view("EOFError"), std::string_view("Connection"),
                                std::string_view("BrokenPipeError")};
-  while (end > 0 && !is_exception_line(lines[end - 1])) --end;
+  while (end > 0 && !lines[end - 1].is_exception) --end;
   return end > 0 && std::any_of(kBroken.begin(), kBroken.end(), [&](std::string_view name) {
            return lines[end - 1].starts_with(name);
          });
@@ -262,26 +325,25 @@ bool breaks_connection(const std::vector<std::string_view>& lines, std::size_t e
 
 // Removes exceptions that the interpreter ignored, mostly in a destructor, if another one remains.
 // Cython prints their traceback twice, first without "Exception ignored in: ...".
-void remove_ignored_exceptions(std::vector<std::string_view>& lines) {
-  constexpr std::string_view kTraceback = "Traceback (most recent call last)";
+void remove_ignored_exceptions(TextLines& lines) {
   const auto has_exception_before = [&lines](std::size_t end) {
     return std::any_of(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(end),
-                       is_exception_line);
+                       [](const TextLine& line) { return line.is_exception; });
   };
   for (std::size_t i = lines.size(); i-- > 1;) {
     if (!lines[i].starts_with("Exception ignored ") || !has_exception_before(i)) continue;
     std::size_t last = i + 1;
     bool is_inside = false;
-    for (; last < lines.size() && !is_exception_line(lines[last]); ++last) {
-      if (is_inside && lines[last].starts_with(kTraceback)) break;
-      is_inside = is_inside || lines[last].starts_with(kTraceback);
+    for (; last < lines.size() && !lines[last].is_exception; ++last) {
+      if (is_inside && lines[last].starts_with(kTracebackHead)) break;
+      is_inside = is_inside || lines[last].starts_with(kTracebackHead);
     }
     std::size_t first = i;
     if (last < lines.size() && lines[last] == lines[i - 1]) {
-      while (first > 0 && !lines[first].starts_with(kTraceback)) --first;
+      while (first > 0 && !lines[first].starts_with(kTracebackHead)) --first;
       if (!has_exception_before(first)) first = i;
     }
-    if (last < lines.size() && is_exception_line(lines[last])) {
+    if (last < lines.size() && lines[last].is_exception) {
       // PyTorch's signal handler ran too late to replace the error of the broken connection.
       if (is_in(lines[last], kLostLoader) && breaks_connection(lines, first)) continue;
       ++last;
@@ -295,7 +357,7 @@ void remove_ignored_exceptions(std::vector<std::string_view>& lines) {
 using FoundSign = std::optional<std::pair<Sign, std::string_view>>;
 
 template <std::size_t kCount>
-FoundSign find_in(const std::vector<std::string_view>& lines, std::size_t first,
+FoundSign find_in(const TextLines& lines, std::size_t first,
                   const std::array<KnownText, kCount>& texts) {
   for (const KnownText& known : texts)
     for (std::size_t i = lines.size(); i-- > first;)
@@ -305,7 +367,7 @@ FoundSign find_in(const std::vector<std::string_view>& lines, std::size_t first,
 }
 
 // A program may print what it finds in the kernel log.
-FoundSign find_strong(const std::vector<std::string_view>& lines, std::size_t first) {
+FoundSign find_strong(const TextLines& lines, std::size_t first) {
   for (std::size_t i = lines.size(); i-- > first;)
     if (parse_gpu_fault(lines[i])) return std::pair(Sign::Hardware, lines[i]);
   return find_in(lines, first, kStrongTexts);
@@ -340,7 +402,7 @@ std::string_view between(std::string_view line, std::string_view mark, std::stri
   return begin == line.npos ? std::string_view() : line.substr(begin + mark.size());
 }
 
-RankRanges ranks_named(const std::vector<std::string_view>& lines) {
+RankRanges ranks_named(const TextLines& lines) {
   RankRanges ranks;
   for (const std::string_view line : lines) {
     if (count_of(ranks) > kMostNamed) break;
@@ -403,7 +465,7 @@ void add_disagreement(std::map<int, Call>& calls, std::string_view line) {
 // TensorShape=[3], ...), but Rank 1 is running collective: ..."
 // worker_lib: "the ranks disagree about collective number 9: ranks 0-2 call barrier(); rank 3 calls
 // all_reduce(f32 x 500, sum)".
-std::map<int, Call> calls_in(const std::vector<std::string_view>& lines) {
+std::map<int, Call> calls_in(const TextLines& lines) {
   constexpr std::string_view kMark = " is running collective: ";
   std::map<int, Call> calls;
   for (const std::string_view line : lines) {
@@ -424,7 +486,7 @@ std::map<int, Call> calls_in(const std::vector<std::string_view>& lines) {
 }
 
 // "/x/Indexing.cu:15: gather: block: [0,0,0], thread: [0,0,0] Assertion `i < n` failed."
-std::string assertion_in(const std::vector<std::string_view>& lines) {
+std::string assertion_in(const TextLines& lines) {
   for (const std::string_view line : lines) {
     const std::size_t block = line.find(": block: [");
     const std::string text = value_of(line, " Assertion `", "`");
@@ -448,7 +510,7 @@ std::string memory_use_in(std::string_view line) {
 }
 
 // From a Python traceback: `  File "/x/train.py", line 33, in step`.
-void find_call(ErrorText& found, const std::vector<std::string_view>& lines) {
+void find_call(ErrorText& found, const TextLines& lines) {
   std::string user_place;
   for (const std::string_view line : lines) {
     if (!line.starts_with("File \"")) continue;
@@ -577,8 +639,8 @@ std::string shown_traceback(std::string_view traceback) {
 namespace {
 
 // `exception`: its line.
-std::vector<std::string> error_in(const std::vector<std::string_view>& lines,
-                                  std::optional<std::size_t> exception, const FoundSign& sign) {
+std::vector<std::string> error_in(const TextLines& lines, std::optional<std::size_t> exception,
+                                  const FoundSign& sign) {
   const auto last_with = [&lines](const auto& is_wanted) -> std::optional<std::size_t> {
     for (std::size_t i = lines.size(); i-- > 0;)
       if (is_wanted(lines[i])) return i;
@@ -608,18 +670,20 @@ std::vector<std::string> error_in(const std::vector<std::string_view>& lines,
 }
 
 // In the order in which they were written. The returned lines refer to `failure`.
-std::vector<std::string_view> lines_of(const Failure& failure) {
-  std::vector<std::string_view> lines;
+TextLines lines_of(const Failure& failure) {
+  TextReader reader;
   const bool has_hung = std::holds_alternative<Hung>(failure.status);
-  if (!has_hung) add_end_of(lines, parts_of(failure.traceback).traceback);
+  if (!has_hung) reader.add_end_of(parts_of(failure.traceback).traceback);
   std::size_t first = failure.stderr_tail.size();
   for (std::size_t bytes = 0; first > 0 && failure.stderr_tail.size() - first < kMostReadLines;
        --first) {
     bytes += failure.stderr_tail[first - 1].size() + 1;
     if (bytes > 2 * kMostReadBytes) break;
   }
-  for (; first < failure.stderr_tail.size(); ++first) add_end_of(lines, failure.stderr_tail[first]);
-  if (!has_hung) add_end_of(lines, failure.message);  // last: it is the error
+  reader.begin_text();
+  for (; first < failure.stderr_tail.size(); ++first) reader.add_end_of(failure.stderr_tail[first]);
+  if (!has_hung) reader.add_end_of(failure.message);  // last: it is the error
+  TextLines lines = reader.take();
   remove_ignored_exceptions(lines);
   return lines;
 }
@@ -631,7 +695,12 @@ struct EndingError {
   bool is_chain = false;  // it came from an exception before it
 };
 
-EndingError ending_error_of(const std::vector<std::string_view>& lines, const ExitStatus& status) {
+bool links_exceptions(std::string_view line) {
+  return is_in(line, "exception was the direct cause of the following") ||
+         is_in(line, "another exception occurred:");
+}
+
+EndingError ending_error_of(const TextLines& lines, const ExitStatus& status) {
   constexpr std::size_t kLastLines = 5;
   const std::size_t last_lines = lines.size() > kLastLines ? lines.size() - kLastLines : 0;
   // A signal other than SIGABRT does not come from an exception that was logged before.
@@ -639,11 +708,13 @@ EndingError ending_error_of(const std::vector<std::string_view>& lines, const Ex
   const bool is_signal = killed != nullptr && killed->signal != SIGABRT;
   EndingError error{.first = last_lines};
   for (std::size_t i = is_signal ? last_lines : 0; i < lines.size(); ++i) {
-    if (is_exception_line(lines[i]))
+    if (lines[i].is_exception)
       error = {.first = i, .is_exception = true, .is_chain = error.is_chain};
-    error.is_chain = error.is_chain ||
-                     is_in(lines[i], "exception was the direct cause of the following") ||
-                     is_in(lines[i], "another exception occurred:");
+    // A traceback that is not behind such a line begins another error.
+    if (links_exceptions(lines[i]))
+      error.is_chain = true;
+    else if (lines[i] == kTracebackHead && i > 0 && !links_exceptions(lines[i - 1]))
+      error.is_chain = false;
   }
   // NCCL's warnings precede its error.
   error.is_chain =
@@ -651,7 +722,7 @@ EndingError ending_error_of(const std::vector<std::string_view>& lines, const Ex
   return error;
 }
 
-FoundSign sign_of(const std::vector<std::string_view>& lines, const EndingError& error) {
+FoundSign sign_of(const TextLines& lines, const EndingError& error) {
   FoundSign sign = find_strong(lines, error.first);
   // An earlier text is the cause only of an exception that came from it, or of an end without one.
   if (!sign && (error.is_chain || !error.is_exception)) sign = find_strong(lines, 0);
@@ -659,7 +730,7 @@ FoundSign sign_of(const std::vector<std::string_view>& lines, const EndingError&
 }
 
 // Processes of a DataLoader pass tensors over sockets of Python's multiprocessing.
-bool is_from_multiprocessing(const std::vector<std::string_view>& lines) {
+bool is_from_multiprocessing(const TextLines& lines) {
   return std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
     return is_in(line, "/multiprocessing/resource_sharer.py") ||
            is_in(line, "/torch/multiprocessing/reductions.py");
@@ -667,8 +738,7 @@ bool is_from_multiprocessing(const std::vector<std::string_view>& lines) {
 }
 
 // Whether a DataLoader's process ended, and its rank saw only that a connection to it broke.
-bool has_lost_data_loader(const std::vector<std::string_view>& lines, const EndingError& error,
-                          const FoundSign& sign) {
+bool has_lost_data_loader(const TextLines& lines, const EndingError& error, const FoundSign& sign) {
   const bool is_broken =
       sign && (sign->first == Sign::PeerLost || sign->first == Sign::NoConnection);
   if (!error.is_exception)
@@ -682,7 +752,7 @@ bool has_lost_data_loader(const std::vector<std::string_view>& lines, const Endi
 }  // namespace
 
 ErrorText read_error_text(const Failure& failure) {
-  std::vector<std::string_view> lines = lines_of(failure);
+  TextLines lines = lines_of(failure);
   const EndingError error = ending_error_of(lines, failure.status);
   const auto first = static_cast<std::ptrdiff_t>(error.first);
   if (error.is_exception)

@@ -119,16 +119,6 @@ bool may_matter(std::string_view line) {
   return end == 'r' || end == 'n' || end == 't';
 }
 
-// The last line of a traceback: the name of an exception, of whatever form, with or without a text.
-bool begins_with_name(std::string_view text) {
-  const auto is_of_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.';
-  };
-  const auto* const end = std::find_if_not(text.begin(), text.end(), is_of_name);
-  return end != text.begin() && (end == text.end() || *end == ':');
-}
-
 }  // namespace
 
 // Of a long traceback, the last calls are kept.
@@ -212,7 +202,7 @@ void LastError::take_line(std::string_view line) {
 
 void LastError::take_line_of_traceback(std::string_view line, std::string_view text) {
   if (text.starts_with(' ') || text.starts_with('\t')) return open_.add(line);
-  if (!begins_with_name(text)) {
+  if (!may_end_traceback(text)) {
     if (++foreign_lines_ > kMostForeignLines) state_ = State::Other;
     return;
   }

@@ -57,6 +57,14 @@ bool is_exception_line(std::string_view line) {
          last.ends_with("Interrupt");
 }
 
+bool may_end_traceback(std::string_view line) {
+  // "main.<locals>.Stop" is a class in a function.
+  const auto is_of_name = [](char c) { return is_name_character(c) || c == '<' || c == '>'; };
+  const auto* const end = std::find_if_not(line.begin(), line.end(), is_of_name);
+  if (end == line.begin() || line.front() == '<' || line.front() == '>') return false;
+  return end == line.end() || *end == ':';
+}
+
 bool is_fatal_line(std::string_view line) {
   constexpr std::size_t kLookedAt = 512;
   constexpr std::array kBegins{

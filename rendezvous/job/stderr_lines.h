@@ -13,6 +13,10 @@ std::string_view without_rank_mark(std::string_view line);
 // "ValueError: bad loss", "torch.distributed.DistBackendError: NCCL error in ...", "MemoryError".
 bool is_exception_line(std::string_view line);
 
+// Whether the line may be the last one of a traceback: the name of an exception of any form, with
+// or without a text: "subprocess.TimeoutExpired: Command ...", "queue.Empty".
+bool may_end_traceback(std::string_view line);
+
 // A line that reports the end of a program other than by an exception of Python: the what() of a
 // C++ exception, a failed assertion (of the C library, glibc, or a kernel on a GPU), a fatal
 // message of glog, "CUDA error", "FATAL", "Fatal Python error", and panics of Go and Rust. O(1):

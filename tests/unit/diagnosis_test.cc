@@ -956,6 +956,61 @@ TEST_CASE("the error is the exception, without warnings, notes and ignored excep
         StderrLines{"AcceleratorError: CUDA error: x", "  of step 7"});
 }
 
+TEST_CASE("an exception with any name is the error if it ends a traceback") {
+  struct ErrorCase {
+    StderrLines stderr_tail;
+    std::string error;
+  };
+  const std::string header = "Traceback (most recent call last):";
+  const std::string frame = "  File \"a.py\", line 3, in f";
+  const std::string chain = "The above exception was the direct cause of the following exception:";
+  for (const ErrorCase& each : std::vector<ErrorCase>{
+           {{header, frame, "ValueError: handled", header, frame, "    g()", "queue.Empty"},
+            "queue.Empty"},
+           {{header, frame, "ValueError: nan", "", chain, "", header, frame,
+             "__main__.f.<locals>.Unsupported: graph break", "  Hint: none", "Set VERBOSE=1"},
+            "__main__.f.<locals>.Unsupported: graph break"},
+           {{"[rank1]: " + header, "[rank1]: " + frame, "[rank1]:     g()",
+             "[rank1]: socket.gaierror: [Errno -2] unknown"},
+            "socket.gaierror: [Errno -2] unknown"},
+           // The first lines of the traceback are missing.
+           {{"    g()", frame, "    h()", "    ~^^", "subprocess.TimeoutExpired: Command x", "bye"},
+            "subprocess.TimeoutExpired: Command x"},
+           {{"ValueError: nan", "stack:", frame, "    g()", "done"}, "ValueError: nan"},
+           {{header, frame, "INFO:root:another thread", "queue.Empty", "step: 3"}, "queue.Empty"},
+           {{"Fatal Python error: Aborted", "Current thread 0x7f (most recent call first):",
+             "  File \"a.py\", line 3 in f", "Aborted"},
+            "Fatal Python error: Aborted"},
+           {{"  + Exception Group " + header, "  |   File \"a.py\", line 3, in f", "  |     g()",
+             "  | ExceptionGroup: tasks (2 sub-exceptions)",
+             "  +-+---------------- 1 ----------------", "    | " + header,
+             "    |   File \"a.py\", line 4, in g", "    | queue.Empty",
+             "    +------------------------------------", "done"},
+            "queue.Empty"}}) {
+    INFO(text_of(each.stderr_tail));
+    const StderrLines error = error_lines(exited(1, each.stderr_tail));
+    REQUIRE_FALSE(error.empty());
+    CHECK(error.front() == each.error);
+  }
+  const StderrLines handled{header, frame, "ConnectionRefusedError: [Errno 111] Connection refused",
+                            header, frame, "subprocess.TimeoutExpired: Command x"};
+  CHECK(diagnose(failed({exited(1, handled)})).fault == FaultClass::Crash);
+}
+
+TEST_CASE("an error that was handled is not the cause of a later one") {
+  const std::string header = "Traceback (most recent call last):";
+  const StderrLines tail{header,
+                         "RuntimeError: CUDA error: out of memory",
+                         "During handling of the above exception, another exception occurred:",
+                         header,
+                         "RetryError: smaller batch",
+                         header,
+                         "ValueError: bad label"};
+  CHECK(diagnose(failed({exited(1, tail)})).fault == FaultClass::Crash);
+  CHECK(diagnose(failed({exited(1, {tail.begin(), tail.begin() + 5})})).fault ==
+        FaultClass::GpuMemory);
+}
+
 TEST_CASE("errors of a GPU that the program causes have their own cause and advice") {
   const auto summary = [](StderrLines stderr_tail) {
     const Diagnosis found = diagnose(early(failed({exited(1, std::move(stderr_tail))})));
