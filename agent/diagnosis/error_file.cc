@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -24,6 +26,39 @@ Error wrong(std::string_view reason) {
   return Error{ErrorCode::Usage, "error file ignored: " + std::string(reason)};
 }
 
+// The code unit of an escape: 0xdcff of "\\udcff". Absent: there is no such escape.
+std::optional<unsigned> code_unit_at(std::string_view text, std::size_t at) {
+  constexpr std::size_t kEscapeBytes = 6;
+  const std::string_view escape = text.substr(std::min(at, text.size()), kEscapeBytes);
+  if (escape.size() < kEscapeBytes || !escape.starts_with("\\u")) return std::nullopt;
+  unsigned unit = 0;
+  const auto [end, ec] = std::from_chars(escape.data() + 2, escape.data() + kEscapeBytes, unit, 16);
+  return ec == std::errc() && end == escape.data() + kEscapeBytes ? std::optional(unit)
+                                                                  : std::nullopt;
+}
+
+// Python has a lone surrogate for each byte of a file name that is not UTF-8, and writes it as an
+// escape, which other parsers reject. It becomes U+FFFD.
+std::string without_lone_surrogates(std::string_view text) {
+  std::string valid;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t size = text[at] == '\\' ? 2 : 1;
+    if (const std::optional<unsigned> unit = code_unit_at(text, at)) {
+      const unsigned next = code_unit_at(text, at + 6).value_or(0);
+      const bool is_pair = *unit >= 0xd800 && *unit < 0xdc00 && next >= 0xdc00 && next < 0xe000;
+      size = is_pair ? 12 : 6;
+      if (*unit >= 0xd800 && *unit < 0xe000 && !is_pair) {
+        valid += "\\ufffd";
+        at += size;
+        continue;
+      }
+    }
+    valid += text.substr(at, size);
+    at += size;
+  }
+  return valid;
+}
+
 // Rejects text that nests deeper than any real file, because its destruction would be recursive.
 Result<ErrorJson> parse(std::string_view text) {
   if (text.size() > kLongestErrorFileBytes) return wrong("it is larger than 1 MiB");
@@ -32,7 +67,7 @@ Result<ErrorJson> parse(std::string_view text) {
     is_too_deep = is_too_deep || depth > kDeepest;
     return !is_too_deep;
   };
-  ErrorJson json = ErrorJson::parse(text, limit, false);
+  ErrorJson json = ErrorJson::parse(without_lone_surrogates(text), limit, false);
   if (is_too_deep) return wrong("it nests deeper than 64");
   if (json.is_discarded()) return wrong("it is no JSON");
   if (!json.is_object() || !json.contains("message"))

@@ -6,6 +6,7 @@
 //          "timestamp": 1690000000} with a number or a string. Only the message is required.
 // Units:   timestamps are seconds since 1970, integer or fractional. At most
 //          kLongestErrorFileBytes are read.
+//          Lone surrogates become U+FFFD.
 // Errors:  Usage, with what is wrong: a worker can write anything, so the caller logs the error and
 //          continues without the file. Never throws.
 // Source:  torch elastic's ErrorHandler. torch's agent fails on a malformed file; this one does

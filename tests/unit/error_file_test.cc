@@ -31,6 +31,10 @@ TEST_CASE("message, traceback and time are read from each of torchrun's error fi
           {R"({"message":"m","timestamp":1e300})", "m", "", 0},
           {R"({"message":"m","timestamp":"nan"})", "m", "", 0},
           {R"({"message":"m","timestamp":{}})", "m", "", 0},
+          // As Python writes the file name b"a\\xff".
+          {R"({"message":"a\udcff \\udcff \ud83d\ude00","timestamp":1})",
+           "a\xef\xbf\xbd \\udcff \xf0\x9f\x98\x80", "", 1000000},
+          {R"({"message":"\ud83d\ud83dx\ud83d"})", "\xef\xbf\xbd\xef\xbf\xbdx\xef\xbf\xbd", "", 0},
       }));
   CAPTURE(text);
   const Result<ErrorRecord> record = parse_error_record(text);
