@@ -56,13 +56,15 @@ struct StderrEnd {
   std::string error_before{};  // Output::error_before_tail()
 };
 
-void add_error_file(Failure& failure, const std::string& path) {
+Result<void> add_error_file(Failure& failure, const std::string& path) {
   const Result<std::optional<ErrorRecord>> record = read_error_file(path);
-  if (!record || !*record) return;
+  if (!record) return record.error();
+  if (!*record) return {};
   failure.error_file = path;
   failure.message = (*record)->message;
   failure.traceback = (*record)->traceback;
   if ((*record)->time) failure.time = closer_time(failure.time, *(*record)->time);
+  return {};
 }
 
 StderrEnd end_of_file(const std::string& path) {
@@ -111,15 +113,22 @@ Failure with_stderr(Failure failure, const std::string& stderr_file, StderrEnd s
   return failure;
 }
 
+struct FullFailure {
+  Failure failure;
+  Result<void> error_file{};  // whether it could be used, if there is one
+};
+
 // The brief failure with the message, traceback and time of the worker's error file, and its stderr
 // (`stderr_end` if given, else that of streams.stderr_file). The time is for display only and does
 // not order failures. Reads files, so do not call it in the loop.
-Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::optional<StderrEnd> stderr_end) {
+FullFailure full_failure(Failure brief, const WorkerStreams& streams,
+                         std::optional<StderrEnd> stderr_end) {
   if (!stderr_end && !streams.stderr_file.empty()) stderr_end = end_of_file(streams.stderr_file);
-  if (!streams.error_file.empty()) add_error_file(brief, streams.error_file);
-  return with_stderr(std::move(brief), streams.stderr_file,
-                     std::move(stderr_end).value_or(StderrEnd()));
+  FullFailure full;
+  if (!streams.error_file.empty()) full.error_file = add_error_file(brief, streams.error_file);
+  full.failure = with_stderr(std::move(brief), streams.stderr_file,
+                             std::move(stderr_end).value_or(StderrEnd()));
+  return full;
 }
 
 }  // namespace
@@ -208,14 +217,18 @@ void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::functio
                            .error_before = output_.error_before_tail(end.local_rank)};
     sources.push_back(std::move(source));
   }
-  auto full = std::make_shared<std::vector<rendezvous::SeenFailure>>();
+  auto full = std::make_shared<std::vector<FullFailure>>();
   // The first call counts: the result, or the end of the time if the log directory hangs.
   const auto on_end = [this, sources, full, is_over = std::make_shared<bool>(false),
                        on_read = std::move(on_read)](bool has_run) {
     if (std::exchange(*is_over, true)) return;
     reading_limit_.cancel();
     if (has_run) {
-      full_ = std::move(*full);
+      for (std::size_t i = 0; i < full->size(); ++i) {
+        FullFailure& each = (*full)[i];
+        if (!each.error_file) log_.warning(each.error_file.error().message);
+        full_.push_back({std::move(each.failure), sources[i].brief.seen});
+      }
     } else {
       for (const Source& each : sources)
         full_.push_back({with_stderr(each.brief.failure, each.streams.stderr_file,
@@ -228,8 +241,7 @@ void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::functio
   output_.run_off_loop(
       [sources, full] {
         for (const Source& each : sources)
-          full->push_back(
-              {full_failure(each.brief.failure, each.streams, each.stderr_end), each.brief.seen});
+          full->push_back(full_failure(each.brief.failure, each.streams, each.stderr_end));
       },
       on_end);
 }

@@ -1,13 +1,14 @@
 // edge. Creates the record of a worker's failure: a brief one at once, and the full one when the
 // worker's streams are drained and its error file can be read.
 //
-// An error file that cannot be used is ignored.   Thread: the io_context's only.
+// An error file that cannot be used is ignored, with a warning.   Thread: the io_context's only.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/hang/hang.h"
@@ -40,8 +41,8 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
 class RoundFailures {
  public:
   // All must outlive it.
-  RoundFailures(asio::io_context& io, const AgentSpec& spec, Output& output)
-      : spec_(spec), output_(output), reading_limit_(io) {}
+  RoundFailures(asio::io_context& io, Log log, const AgentSpec& spec, Output& output)
+      : log_(std::move(log)), spec_(spec), output_(output), reading_limit_(io) {}
 
   void begin_round(const World& world);
   // By the last lines of the worker's stderr and the error before them, as far as they are here.
@@ -67,6 +68,7 @@ class RoundFailures {
   const std::vector<rendezvous::SeenFailure>& full() const { return full_; }
 
  private:
+  Log log_;
   const AgentSpec& spec_;
   Output& output_;
   World world_;

@@ -49,7 +49,7 @@ RoundRunner::RoundRunner(const Context& context, Listener& listener)
       speed_(io_, spec_.speed_window),
       progress_files_(io_, log_, spec_.checkpoint_directory),
       gpus_(io_, log_, is_first_pid_namespace() ? kNvmlLibrary : ""),
-      failures_(io_, spec_, output_) {}
+      failures_(io_, log_, spec_, output_) {}
 
 void RoundRunner::start_preloading() {
   std::optional<PreloaderSpec> preloader = commands_.preloader();

@@ -359,6 +359,14 @@ TEST_CASE("the report contains rank, code, stderr and the error file's message")
   CHECK(passed_on["message"]["errorCode"] == 9);
 }
 
+TEST_CASE("an error file that cannot be used is named with the reason") {
+  const Ended ended =
+      run(shell_job({"--standalone"}, "echo nonsense > $TORCHELASTIC_ERROR_FILE; exit 9"));
+  INFO(ended.err);
+  CHECK(ended.code == 9);
+  CHECK_THAT(ended.err, ContainsSubstring("error file ignored: it is no JSON"));
+}
+
 std::string time_of_failure_that_says(const std::string& second) {
   TemporaryDirectory directory;
   const Ended ended = run(shell_job(
