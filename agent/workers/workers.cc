@@ -45,7 +45,7 @@ std::string refusal_message(int error_number) {
   if (error_number == EBUSY)  // of WorkerStarter
     return "processes that began earlier on this node cannot be killed; the kernel's log may say "
            "what they wait for";
-  return {};
+  return error_number == EIO ? system_message(EIO) : "";
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ ExitStatus status_of(const EventJson& event) {
     return Killed{std::clamp(std::atoi(ended.c_str() + kSignal.size()), 0, 64),
                   ended.ends_with(", core dumped")};
   if (ended.starts_with(kHung)) return Hung{ended.substr(kHung.size())};
+  if (ended == "not started") return NotStarted{EIO};
   if (ended.starts_with(kNotStarted))
     return NotStarted{
         errno_of(ended.substr(kNotStarted.size())).value_or(code == 127 ? ENOENT : EACCES)};

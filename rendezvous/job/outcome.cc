@@ -45,7 +45,9 @@ std::string to_string(const ExitStatus& status) {
                    (killed.core_dumped ? ", core dumped" : "");
           },
           [](const NotStarted& not_started) {
-            return "not started: " + system_message(not_started.error_number);
+            const int number = not_started.error_number;
+            // EIO stands for an error without an errno; the failure's message has the reason.
+            return "not started" + (number == EIO ? "" : ": " + system_message(number));
           },
           [](const Hung& hung) { return "hung: " + hung.how; },
       },

@@ -184,7 +184,7 @@ TEST_CASE("the page names the same cause as the other reports") {
 }
 
 TEST_CASE("the page says why a program could not be started") {
-  for (const int number : {ENOENT, EACCES, ETXTBSY, E2BIG}) {
+  for (const int number : {ENOENT, EACCES, ETXTBSY, E2BIG, EIO}) {
     const Outcome outcome = failed_with({failure_with(0, NotStarted{number})});
     CHECK(job_of_events(outcome).root_cause->status == ExitStatus(NotStarted{number}));
   }

@@ -30,6 +30,7 @@ TEST_CASE("a program that could not be executed has exit code 127 if it is missi
   CHECK(exit_code(NotStarted{ENOENT}) == 127);
   CHECK(exit_code(NotStarted{EACCES}) == 126);
   CHECK(to_string(ExitStatus(NotStarted{ENOENT})) == "not started: no such file or directory");
+  CHECK(to_string(ExitStatus(NotStarted{EIO})) == "not started");  // its message has the reason
 }
 
 }  // namespace drun
