@@ -10,6 +10,21 @@
 namespace drun::agent {
 namespace {
 
+// Without PyTorch's "[rank1]: ", and with all other blanks.
+std::string_view behind_rank_mark(std::string_view line) {
+  if (!line.starts_with("[rank")) return line;
+  const std::size_t end = line.find("]:");
+  if (end == line.npos || end > 16) return line;
+  line.remove_prefix(end + 2);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+// A C++ frame that PyTorch prints behind an error.
+bool is_frame_of_torch(std::string_view line) {
+  return behind_rank_mark(line).starts_with("frame #");
+}
+
 std::string as_shown(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (const std::size_t last = line.rfind('\r'); last != line.npos) line.remove_prefix(last + 1);
@@ -36,13 +51,12 @@ std::string_view Tail::bytes() const {
 }
 
 std::vector<std::string> last_lines(std::string_view bytes) {
-  constexpr std::string_view kFrameOfTorch = "frame #";
   while (bytes.ends_with('\n') || bytes.ends_with('\r')) bytes.remove_suffix(1);
   std::vector<std::string> lines;
   while (!bytes.empty() || !lines.empty()) {
     const std::size_t before = bytes.rfind('\n');
     const std::string_view line = before == bytes.npos ? bytes : bytes.substr(before + 1);
-    if (!line.starts_with(kFrameOfTorch)) lines.push_back(as_shown(line));
+    if (!is_frame_of_torch(line)) lines.push_back(as_shown(line));
     if (before == bytes.npos || lines.size() == kTailLines) break;
     bytes = bytes.substr(0, before);
   }
@@ -59,16 +73,6 @@ constexpr std::size_t kMostBehindBytes = 256;  // so that the error itself stays
 constexpr std::size_t kMostForeignLines = 50;
 constexpr std::size_t kCarriedHeadBytes = kMostErrorLineBytes;
 constexpr std::size_t kCarriedEndBytes = 64;  // more than kTraceback
-
-// Without PyTorch's "[rank1]: ", and with all other blanks.
-std::string_view behind_rank_mark(std::string_view line) {
-  if (!line.starts_with("[rank")) return line;
-  const std::size_t end = line.find("]:");
-  if (end == line.npos || end > 16) return line;
-  line.remove_prefix(end + 2);
-  if (line.starts_with(' ')) line.remove_prefix(1);
-  return line;
-}
 
 bool is_chain_line(std::string_view text) {
   return text.starts_with("During handling of the above exception") ||
@@ -228,6 +232,7 @@ void LastError::begin(Block& block, std::string_view line) {
 
 // Until an empty line.
 void LastError::continue_block(std::string_view line) {
+  if (is_frame_of_torch(line)) return;
   if (behind_rank_mark(line).empty() || ++lines_behind_ > kMostLinesBehind) {
     state_ = State::Other;
     return;

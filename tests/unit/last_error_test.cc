@@ -111,6 +111,15 @@ TEST_CASE("exceptions that Python ignored do not replace the error") {
   CHECK(error_in(kError + other + ignored + other + noise(25)) == kError);  // of Cython
 }
 
+TEST_CASE("PyTorch's C++ frames are not among the lines that explain an error") {
+  for (const std::string mark : {"", "[rank3]: "}) {
+    std::string frames;
+    for (int i = 0; i < 30; ++i) frames += mark + "frame #" + std::to_string(i) + ": c10::Error\n";
+    const std::string reason = mark + "Last error:\n";
+    CHECK(error_in(kError + frames + reason + noise(25)) == kError + reason);
+  }
+}
+
 TEST_CASE("the lines that explain an error follow it, up to an empty one") {
   const std::string text =
       "torch.distributed.DistBackendError: NCCL error in: x.cpp:3\n"

@@ -40,6 +40,11 @@ TEST_CASE("PyTorch's C++ frames behind an error do not push it out of the last l
   REQUIRE(lines.size() == 5);
   CHECK(lines[1] == "  what():  CUDA error: uncorrectable ECC error encountered");
   CHECK(lines[4] == "Aborted");
+  // PyTorch's hook for exceptions marks each line.
+  text = "[rank12]: RuntimeError: CUDA error: x\n";
+  for (int i = 0; i < 30; ++i)
+    text += "[rank12]: frame #" + std::to_string(i) + ": c10::Error (a)\n";
+  CHECK(last_lines(text) == TailLines{"[rank12]: RuntimeError: CUDA error: x"});
 }
 
 TEST_CASE("lines of a tail are truncated at the limit") {
