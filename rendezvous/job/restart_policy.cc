@@ -34,12 +34,20 @@ std::string without_numbers(std::string_view line) {
   return text;
 }
 
+// False for the frame of a group of exceptions of Python, and for other rules.
+bool has_words(std::string_view line) {
+  return std::any_of(line.begin(), line.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x80 || std::isalnum(byte) != 0;
+  });
+}
+
 std::string error_line(const Failure& failure) {
   if (const std::string_view line = last_line(failure.message); !line.empty())
     return without_numbers(line);
   for (auto each = failure.stderr_tail.rbegin(); each != failure.stderr_tail.rend(); ++each) {
     const std::string_view line = without_rank_mark(*each);
-    if (!line.empty() && !is_warning(line) && !is_note(line)) return without_numbers(line);
+    if (has_words(line) && !is_warning(line) && !is_note(line)) return without_numbers(line);
   }
   return "";
 }

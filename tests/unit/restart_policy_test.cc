@@ -137,6 +137,11 @@ TEST_CASE("a cause is the exit status and the last line of the error, without nu
   };
   CHECK(same(torch("ValueError: no"), failure(0, Exited{1}, {"ValueError: no"})));
   CHECK_FALSE(same(torch("ValueError: no"), torch("KeyError: 'loss'")));
+  const auto group = [](const std::string& error) {
+    return failure(0, Exited{1}, {"    | " + error, "    +------------------------------------"});
+  };
+  CHECK(same(group("ValueError: no"), group("ValueError: no")));
+  CHECK_FALSE(same(group("ValueError: no"), group("KeyError: 'loss'")));
 }
 
 TEST_CASE(
