@@ -245,6 +245,22 @@ TEST_CASE("with DRUN_DEBUG=1 every rank reports different calls, over the stand-
   }
 }
 
+TEST_CASE("with DRUN_DEBUG=1 every rank reports counts that differ, over the stand-in") {
+  const auto said =
+      said_with("", -1,
+                [](int rank) {
+                  ProcessGroup group = ProcessGroup::connect(over("nccl", seconds(5)));
+                  const OnGpu<float> mine(rank == 0 ? 2 : 3, 1);
+                  const OnGpu<float> all(4, 0);
+                  group.gather_v(mine.named(), rank == 0 ? all.named() : Elements(), {2, 2}, 0);
+                },
+                {{"DRUN_DEBUG", "1"}});
+  for (const std::string& each : said) {
+    CHECK_THAT(each, ContainsSubstring("mismatch| ") &&
+                         ContainsSubstring("rank 1 has 3 elements for rank 0, which expects 2"));
+  }
+}
+
 TEST_CASE("with DRUN_DEBUG=1 a message of another size is a mismatch, over the stand-in") {
   const auto said = said_with("", -1,
                               [](int rank) {

@@ -288,9 +288,27 @@ class NcclBackend final : public Backend {
   }
 
   void compare(const Call& call, const Awaited& awaited) {
+    check_same_calls(awaited.sequence, told_by_all(signature_of(call, self_.size), awaited));
+    if (!has_private_counts(call)) return;
+    const PartCounts mine = part_counts(call, self_.rank, self_.size);
+    const auto size = static_cast<std::size_t>(self_.size);
+    PartCounts all(size * mine.size());
+    // The memory has room for two numbers of each rank.
+    for (std::size_t peer = 0; peer < size; ++peer) {
+      const auto& told = told_by_all({.what = mine[peer], .count = mine[size + peer]}, awaited);
+      for (std::size_t rank = 0; rank < size; ++rank) {
+        all[rank * mine.size() + peer] = told[rank].what;
+        all[rank * mine.size() + size + peer] = told[rank].count;
+      }
+    }
+    check_part_counts(call, awaited.sequence, all, self_.size);
+  }
+
+  // In rank order; valid until the next call.
+  const std::vector<Signature>& told_by_all(const Signature& mine, const Awaited& awaited) {
     const std::shared_ptr<const Gpu>& gpu = all_->gpu();
     Comparison& the = *comparison_;
-    the.mine = signature_of(call, self_.size);
+    the.mine = mine;
     constexpr std::size_t kBytes = sizeof the.mine;
     const cuda::Address all = the.memory.address() + kBytes;
     const auto in_order = [&](const Communicator::Action& action) {
@@ -309,7 +327,7 @@ class NcclBackend final : public Backend {
                 "cuMemcpyDtoHAsync");
       return nccl::kSuccess;
     });
-    check_same_calls(awaited.sequence, the.told);
+    return the.told;
   }
 
   Communicators communicators_;
