@@ -188,7 +188,7 @@ void FileWriter::note_stuck() {
   is_stuck_ = true;
   if (!place_name_.empty())
     log_.warning(place_name_ + " has not answered for " + std::to_string(kStuckAfter.count()) +
-                 " s; what is written there waits" + place_path_);
+                 " s; output to it waits" + place_path_);
   listener_.on_stuck();
 }
 

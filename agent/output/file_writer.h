@@ -64,7 +64,7 @@ class FileWriter {
   // Drops pending callbacks.
   ~FileWriter();
 
-  // What the log calls the place, e.g. "the log directory". Without a name, nothing is logged.
+  // The name of the place in the log, e.g. "the log directory". Without one, nothing is logged.
   void set_place(std::string name, std::string path = "");
 
   void run(Job job, Done done = nullptr);

@@ -253,7 +253,7 @@ TEST_CASE("wrong counts and sizes are refused before anything is sent") {
           "the buffer has 5 elements");
       is_refused([&] { group.all_gather(own, items, options); },
                  "the output has 5 elements and should have 4");
-      // What a rank has for itself is copied: no other rank can contradict.
+      // A rank copies its own part: no other rank can contradict.
       std::vector<int> received(5);
       const ProcessGroup::Counts to{2, 3};
       is_refused(

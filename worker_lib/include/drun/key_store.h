@@ -5,7 +5,7 @@
 // Values:  bytes. A missing key counts as 0 for add and as empty for compare_set.
 // Owner:   shared by its users.
 // Thread:  any, concurrently. Gets and waits block no other call. On a TCP store, up to three have
-//          a connection each; further ones look for their keys every 100 ms at most.
+//          a connection each; further ones look for their keys every 100 ms.
 // Errors:  throws WorkerError: Timeout if a key of get or wait is not set in time; Store if the
 //          store cannot be reached any more or does not respond.
 #pragma once
