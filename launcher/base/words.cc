@@ -94,6 +94,23 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+namespace {
+
+// Bytes of the control character that `line` begins with; 0: it begins with another one.
+std::size_t control_size(std::string_view line) {
+  const auto byte = [line](std::size_t at) {
+    return at < line.size() ? static_cast<unsigned char>(line[at]) : 0U;
+  };
+  if ((byte(0) < 0x20 && byte(0) != '\t') || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0) return 2;  // U+0080 to U+009F
+  // Those that change the direction of text: U+202A to U+202E, U+2066 to U+2069.
+  const bool is_direction = (byte(1) == 0x80 && byte(2) >= 0xaa && byte(2) <= 0xae) ||
+                            (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
+  return byte(0) == 0xe2 && is_direction ? 3 : 0;
+}
+
+}  // namespace
+
 std::string printable(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   if (const std::size_t painted = line.rfind('\r'); painted != line.npos)
@@ -104,19 +121,14 @@ std::string printable(std::string_view line) {
       line.remove_prefix(size);
       continue;
     }
-    const auto byte = static_cast<unsigned char>(line[0]);
-    // U+0080 to U+009F are control characters too.
-    const bool is_c1 = byte == 0xc2 && line.size() > 1 &&
-                       static_cast<unsigned char>(line[1]) >= 0x80 &&
-                       static_cast<unsigned char>(line[1]) < 0xa0;
-    const bool is_control = (byte < 0x20 && byte != '\t') || byte == 0x7f;
-    for (std::size_t i = 0; i < (is_c1 ? 2U : 1U); ++i) {
-      char shown[8] = {line[i], '\0'};
-      if (is_control || is_c1)
-        std::snprintf(shown, sizeof(shown), "\\x%02x", static_cast<unsigned char>(line[i]));
+    const std::size_t control = control_size(line);
+    if (control == 0) text += line[0];
+    for (const char c : line.substr(0, control)) {
+      char shown[8];
+      std::snprintf(shown, sizeof(shown), "\\x%02x", static_cast<unsigned char>(c));
       text += shown;
     }
-    line.remove_prefix(is_c1 ? 2 : 1);
+    line.remove_prefix(std::max<std::size_t>(control, 1));
   }
   return text;
 }

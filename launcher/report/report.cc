@@ -127,11 +127,24 @@ std::string worker_text(const Failure& failure, const Outcome& outcome,
   return text;
 }
 
-// At most two lines; none if the headline says it all.
-void write_diagnosis(Writer& writer, const Outcome& outcome) {
-  const agent::Diagnosis diagnosis = agent::diagnose(outcome);
+// The first failure of a rank that the diagnosis blames; the first of all if it blames none.
+const Failure& blamed(const agent::Diagnosis& diagnosis, const std::vector<Failure>& failures) {
+  for (const Failure& failure : failures)
+    if (contains(diagnosis.ranks, failure.rank)) return failure;
+  return failures.front();
+}
+
+// None if the headline says it all. If a rank that failed later crashed, its error, too: the
+// summaries of other faults contain it.
+void write_diagnosis(Writer& writer, const agent::Diagnosis& diagnosis,
+                     const std::vector<Failure>& failures) {
   if (!diagnosis.adds_to_headline) return;
-  writer.field("cause", {printable(diagnosis.summary), printable(advice_text(diagnosis))});
+  const Failure& cause = blamed(diagnosis, failures);
+  std::vector<std::string> lines{printable(diagnosis.summary)};
+  if (diagnosis.fault == agent::FaultClass::Crash && &cause != &failures.front())
+    for (std::string& line : error_field(cause)) lines.push_back(std::move(line));
+  lines.push_back(printable(advice_text(diagnosis)));
+  writer.field("cause", lines);
 }
 
 void write_root_cause(Writer& writer, const Failure& failure, const Outcome& outcome) {
@@ -241,10 +254,11 @@ void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& ou
     return write_foot(writer, outcome);
   }
   const Failure& root = failed.failures.front();
+  const agent::Diagnosis diagnosis = agent::diagnose(outcome);
   writer.line("");  // separates the report from the workers' output
-  if (!writer.style().has_shown_stderr) write_stderr(writer, root);
+  if (!writer.style().has_shown_stderr) write_stderr(writer, blamed(diagnosis, failed.failures));
   writer.headline("job failed" + after(outcome) + ": " + rank_text(root) + " " + verb_phrase(root));
-  write_diagnosis(writer, outcome);
+  write_diagnosis(writer, diagnosis, failed.failures);
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
   write_left_out(writer, outcome);

@@ -105,6 +105,29 @@ drun: job failed after 12.3 s: rank 5 on node 1 (gpu1) exited with code 3
 )");
 }
 
+TEST_CASE("the error and the stderr of a rank that failed after its victims are in the report") {
+  Failure victim = failure_of(2);
+  victim.status = Exited{1};
+  victim.stderr_tail = {"RuntimeError: Connection closed by peer [10.0.0.2]:5"};
+  Failure cause = failure_of(7);
+  cause.stderr_tail = {"ValueError: bad batch"};
+  Outcome outcome = ended_on_three_nodes(WorkersFailed{{victim, cause}});
+  outcome.run_id = "83f48d4e28e5f60d3b544a9091e51ef6";
+  CHECK(report_text(outcome, kStyle) == R"(
+last lines of stderr from rank 7 on node 1 (gpu1):
+| ValueError: bad batch
+
+drun: job failed after 12.3 s: rank 2 on node 0 (gpu0) exited with code 1
+  cause      rank 7: exit code 3
+             ValueError: bad batch
+             see the last lines of its stderr
+  error      RuntimeError: Connection closed by peer [10.0.0.2]:5
+  worker     ./train, pid 4702, local rank 2, failed at 2026-11-21 14:03:07.125
+  others     14:03:07.130  rank 7 on node 1 (gpu1) exited with code 3
+  job        12 workers on 3 nodes, run 83f48d4e
+)");
+}
+
 TEST_CASE("a long error is cut, between sentences or words") {
   Failure root = failure_of(5);
   const auto shown = [&root] {
@@ -253,6 +276,10 @@ TEST_CASE("workers' text cannot control the terminal") {
        "31m"},
       {"\x7f", "\\x7f"},
       {"\xc2", "\xc2"},
+      {"it\xe2\x80\x99s", "it\xe2\x80\x99s"},
+      {"\xe2\x80\xae)txt.exe(", "\\xe2\\x80\\xae)txt.exe("},  // turns the direction of text
+      {"\xe2\x81\xa6", "\\xe2\\x81\\xa6"},
+      {"\xe2\x80", "\xe2\x80"},
   }));
   CHECK(printable(line) == wanted);
 }
