@@ -1,6 +1,7 @@
 #include "agent/status/events.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
@@ -283,6 +284,23 @@ std::string event_line(const Event& event, const EventPlace& place, WallTime tim
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+namespace {
+
+// A copy of stdout or stderr if `file` is the same regular file, as for /dev/stdout: output and
+// events must share a position, or one overwrites the other.
+std::optional<UniqueFd> own_output(int file) {
+  struct stat about {};
+  if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat output {};
+    if (::fstat(fd, &output) == 0 && output.st_dev == about.st_dev && output.st_ino == about.st_ino)
+      return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool keeps,
                             EventPlace place, const Log& log) {
   place_ = std::move(place);
@@ -298,6 +316,7 @@ Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool 
     return Error{ErrorCode::System,
                  "--events=" + file + ": " + reason + "; give a file that can be written"};
   }
+  if (std::optional<UniqueFd> output = own_output(opened.get())) opened = *std::move(output);
   path_ = file;
   log_ = log;
   io_ = &io;

@@ -150,6 +150,24 @@ TEST_CASE("a report to stdout follows the workers' lines, also if stdout is a fi
   }
 }
 
+TEST_CASE("events and the workers' lines do not overwrite each other if stdout is their file") {
+  const TemporaryDirectory directory;
+  const std::string all = directory.file("all");
+  Launch launch =
+      shell_job({"--events=/dev/stdout"}, "for i in 1 2 3 4 5 6 7 8 9; do echo $i; done");
+  launch.argv = Words{"sh", "-c", "echo before; exec \"$@\"", "sh"} + launch.argv;
+  launch.argv = Words{"sh", "-c", "exec \"$@\" >" + all, "sh"} + launch.argv;
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  const std::string text = read_file(all);
+  INFO(text);
+  CHECK_THAT(text, StartsWith("before\n{"));
+  CHECK_THAT(text, ContainsSubstring("1\n2\n3\n4\n5\n6\n7\n8\n9\n"));
+  CHECK_THAT(text, ContainsSubstring("\"event\":\"agent_started\""));
+  CHECK_THAT(text, ContainsSubstring("\"event\":\"job_ended\""));
+}
+
 TEST_CASE("under the name torchrun every failure has exit code 1") {
   TemporaryDirectory directory;
   Launch launch = shell_job({"--standalone"}, "exit 42");
