@@ -17,6 +17,7 @@ int serve_store(const StoreCommand& command) {
   asio::io_context io(1);
   rendezvous::StoreServerSpec spec;
   spec.listen.port = command.port;
+  spec.listen.port_option = "--port";
   spec.listen.loopback_only = command.is_loopback_only;
   spec.limits.memory_bytes = command.memory_bytes;
   auto server = rendezvous::StoreServer::start(io, spec, log);

@@ -113,13 +113,13 @@ int listen_on(const Address& address, ListenSockets& sockets) {
   return 0;
 }
 
-Error cannot_listen(std::uint16_t port, int error_number) {
+Error cannot_listen(std::uint16_t port, const std::string& option, int error_number) {
   const std::string which = port == 0 ? "any port" : "port " + std::to_string(port);
   std::string remedy;
   if (error_number == EADDRINUSE)
-    remedy = "; another run on this machine? choose another --master-port";
+    remedy = "; another run on this machine? choose another " + option;
   if (error_number == EACCES)
-    remedy = "; ports below 1024 need privileges, choose another --master-port";
+    remedy = "; ports below 1024 need privileges, choose another " + option;
   return Error{ErrorCode::System,
                "cannot listen on " + which + ": " + system_message(error_number) + remedy};
 }
@@ -129,13 +129,13 @@ bool is_missing_family(int error_number) {
          error_number == EPROTONOSUPPORT;
 }
 
-Result<ListenSockets> listen_everywhere(std::uint16_t port) {
+Result<ListenSockets> listen_everywhere(std::uint16_t port, const std::string& option) {
   ListenSockets sockets;
   int error_number = listen_on(v6(in6addr_any, port, true), sockets);
   if (is_missing_family(error_number)) {
     error_number = listen_on(v4(in_addr{.s_addr = htonl(INADDR_ANY)}, port), sockets);
   }
-  if (error_number != 0) return cannot_listen(port, error_number);
+  if (error_number != 0) return cannot_listen(port, option, error_number);
   return sockets;
 }
 
@@ -413,7 +413,7 @@ Result<ListenSockets> open_listen_sockets(const ListenSpec& spec) {
     sockets.port = port_of(spec.listening.front().fd);
     return sockets;
   }
-  if (!spec.loopback_only) return listen_everywhere(spec.port);
+  if (!spec.loopback_only) return listen_everywhere(spec.port, spec.port_option);
   const Result<std::optional<in_addr>> extra = extra_loopback(spec.loopback_host);
   if (!extra) return extra.error();
   const int tries = spec.port == 0 ? kPortTries : 1;
@@ -424,7 +424,7 @@ Result<ListenSockets> open_listen_sockets(const ListenSpec& spec) {
     if (error_number == 0) return sockets;
     if (error_number != EADDRINUSE) break;
   }
-  return cannot_listen(spec.port, error_number);
+  return cannot_listen(spec.port, spec.port_option, error_number);
 }
 
 }  // namespace drun::rendezvous

@@ -34,7 +34,8 @@
 namespace drun::rendezvous {
 
 struct ListenSpec {
-  std::uint16_t port = 0;  // 0: any free one
+  std::uint16_t port = 0;                     // 0: any free one
+  std::string port_option = "--master-port";  // for the remedy in errors
   // Listen only on 127.0.0.1 and ::1 (if it exists), with the same port. Otherwise on all addresses
   // of the host, IPv6 and IPv4.
   bool loopback_only = false;

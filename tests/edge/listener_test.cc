@@ -181,13 +181,16 @@ TEST_CASE("the error about a port in use names the port and a remedy") {
   REQUIRE(taken.is_open());
   asio::io_context io;
   const bool loopback_only = GENERATE(true, false);
+  const std::string option = GENERATE("--master-port", "--port");
   const auto opened = Listener::open(
-      io, ListenSpec{.port = taken.port(), .loopback_only = loopback_only}, {}, Log());
+      io, ListenSpec{.port = taken.port(), .port_option = option, .loopback_only = loopback_only},
+      {}, Log());
   REQUIRE_FALSE(opened.has_value());
   CHECK(opened.error().code == ErrorCode::System);
   CHECK(opened.error().message == "cannot listen on port " + std::to_string(taken.port()) +
                                       ": address already in use; another run on this machine? "
-                                      "choose another --master-port");
+                                      "choose another " +
+                                      option);
 }
 
 TEST_CASE("a loopback listener accepts on 127.0.0.1 and on the given literal, on one port") {
