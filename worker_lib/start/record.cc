@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -14,6 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <typeinfo>
+
+#include "rendezvous/base/result.h"
 
 namespace drun {
 namespace {
@@ -86,7 +89,8 @@ void write_error_file(const Story& story) {
       file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr && std::fclose(file) != 0) is_written = false;
   if (is_written && std::rename(partial.c_str(), path.c_str()) == 0) return;
-  std::fprintf(stderr, "cannot write the error file TORCHELASTIC_ERROR_FILE=%s\n", path.c_str());
+  std::fprintf(stderr, "cannot write the error file TORCHELASTIC_ERROR_FILE=%s: %s\n", path.c_str(),
+               system_message(errno).c_str());
   if (fd >= 0) std::remove(partial.c_str());
 }
 
