@@ -220,8 +220,8 @@ class Step {
   // Whether the grace period until `end` is over. Output extends it.
   bool is_over_at(std::optional<Time>& end, Time quiet_since) {
     if (!end || *end > now_) return false;
-    if (state_.phase == Phase::Running && quiet_since + kEndGrace > now_) {
-      end = quiet_since + kEndGrace;
+    if (state_.phase == Phase::Running && quiet_since + kLongestOutputPause > now_) {
+      end = quiet_since + kLongestOutputPause;
       return false;
     }
     end.reset();

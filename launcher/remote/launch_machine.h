@@ -41,6 +41,9 @@ namespace drun::hosts {
 using Time = std::chrono::steady_clock::time_point;
 
 inline constexpr std::chrono::seconds kEndGrace{10};
+// Output that the launcher has not read yet arrives without longer pauses. An agent that waits for
+// a lost coordinator logs less often.
+inline constexpr std::chrono::seconds kLongestOutputPause{2};
 inline constexpr std::chrono::seconds kReminder{10};
 inline constexpr int kSshFailed = 255;
 

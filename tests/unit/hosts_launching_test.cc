@@ -257,13 +257,19 @@ TEST_CASE("no session is killed, and node 0 is not stopped, while output arrives
     launch.ended(0, 0);
     CHECK(wake_with_output().empty());
     CHECK(wake_with_output().empty());
-    CHECK(launch.now == kStart + 19s);
+    CHECK(launch.now == kStart + 11s);
     CHECK(launch.wake() == "kill 1");
   }
   SECTION("after another node's session") {
     launch.ended(1, 2);
     CHECK(wake_with_output().empty());
     CHECK(launch.wake() == "signal 15 to 0");
+  }
+  SECTION("but not by a line now and then") {
+    launch.after(EndCame{0, End{}});
+    launch.ended(0, 0);
+    launch.now = deadline(launch.state).value();
+    CHECK(launch.after(TimerExpired{.last_output = launch.now - 5s}) == "kill 1");
   }
 }
 
