@@ -1,6 +1,7 @@
 #include "agent/process/guardian.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -38,6 +40,8 @@ constexpr std::size_t kMostDirectories = 8;
 constexpr std::size_t kLongestPathBytes = 256;
 // Removal from a file system that hangs is given up then.
 constexpr std::chrono::seconds kRemovalLimit{5};
+// The console must take the guardian's lines within this time.
+constexpr int kConsoleLimitMs = 1000;
 // Abandoned directories are removed then, when the processor is not needed for the start.
 constexpr timespec kStartTime{.tv_sec = 0, .tv_nsec = 100'000'000};
 std::array<std::array<char, kLongestPathBytes>, kMostDirectories> to_remove{};
@@ -165,9 +169,16 @@ void reap_all(pid_t agent, std::optional<ExitStatus>& agent_end) {
   }
 }
 
-void print(const std::string& text) {
-  const std::string line = "drun: " + text + "\n";
-  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // no reader is left
+// Called last: a file system that hangs blocks the write. A pipe or a terminal that stays full
+// loses the lines.
+void print(const std::vector<std::string>& texts) {
+  std::string lines;
+  for (const std::string& text : texts) lines += "drun: " + text + "\n";
+  pollfd console{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (lines.empty() || poll(&console, 1, kConsoleLimitMs) <= 0) return;
+  // A pipe that poll(2) reports as writable has room for this many bytes.
+  const std::size_t size = std::min<std::size_t>(lines.size(), PIPE_BUF);
+  if (write(STDERR_FILENO, lines.data(), size) < 0) return;  // no reader is left
 }
 
 // The data that the agent has left in the socket: records, each followed by a 0. A path is a
@@ -230,19 +241,22 @@ void remove_directories(std::vector<std::string> directories) {
   const auto* killed = std::get_if<Killed>(&agent_end);
   const AgentRecords records = read_records(end);
   if (killed == nullptr && records.keeps_leftovers) _exit(exit_code(agent_end));
+  std::vector<std::string> lines;
   if (killed != nullptr && killed->signal != last_forwarded)
-    print("the agent was ended by " + to_string(agent_end) + "; stopping what is left of the job");
+    lines.push_back("the agent was ended by " + to_string(agent_end) +
+                    "; stopped what was left of the job");
   if (killed == nullptr)
     foreign.insert(foreign.end(), records.unkillable.begin(), records.unkillable.end());
   const SweepResult left = sweep(foreign, kSweepLimit);
   if (left.was_blind)
-    print(
+    lines.emplace_back(
         "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
         "workers' process groups were killed, and processes that left them may still run");
   for (std::size_t i = 0; i < left.count; ++i)
-    print("process " + std::to_string(left.pids[i]) +
-          " could not be killed: it is stuck in the kernel, or another user's");
+    lines.push_back("process " + std::to_string(left.pids[i]) +
+                    " could not be killed: it is stuck in the kernel, or another user's");
   if (killed != nullptr) remove_directories(records.directories);
+  print(lines);
   _exit(exit_code(agent_end));
 }
 

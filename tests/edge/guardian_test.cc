@@ -1,15 +1,19 @@
 #include "agent/process/guardian.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <map>
 #include <thread>
 
 #include "agent/process/descendants.h"
 #include "agent/spawn/spawn.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/pipe.h"
 #include "tests/support/places.h"
@@ -122,6 +126,23 @@ TEST_CASE("no process is left after SIGKILL of the guardian or the agent") {
   REQUIRE(run.is_gone_within(kGoneWithin));
   CHECK(run.wait() ==
         (victim == "guardian" ? ExitStatus(Killed{.signal = SIGKILL}) : ExitStatus(Exited{137})));
+}
+
+TEST_CASE("no process is left after SIGKILL of the agent while the console does not take a line") {
+  testing::TemporaryDirectory directory;
+  const std::string console = directory / "console";
+  REQUIRE(mkfifo(console.c_str(), 0600) == 0);
+  const UniqueFd stalled(open(console.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  const std::string page(PIPE_BUF, '.');
+  while (write(stalled.get(), page.data(), page.size()) > 0) {
+  }
+  // The workers' own stderr is elsewhere: only the guardian has lines for the console.
+  Guarded run({"1", "60000", "/bin/sh", "-c", "exec 2>/dev/null; exec '" + kTree + "' stay"},
+              "exec 2> '" + console + "';");
+  REQUIRE(run.is_up(1));
+  kill(run.agent(), SIGKILL);
+  REQUIRE(run.is_gone_within(kGoneWithin));
+  CHECK(run.wait() == ExitStatus(Exited{137}));
 }
 
 TEST_CASE("no process is left after SIGKILL at any moment of the start") {
