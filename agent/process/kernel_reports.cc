@@ -59,24 +59,35 @@ std::optional<int> parse_oom_victim(std::string_view text) {
   return is_kernels ? leading_number<int>(text.substr(at + kDeed.size())) : std::nullopt;
 }
 
-OomFiles oom_files(std::string_view proc_self_cgroup) {
-  OomFiles files;
+std::vector<std::string> oom_files(std::string_view proc_self_cgroup) {
+  struct Hierarchy {
+    std::string mount;
+    std::string file;
+    std::vector<std::string> paths{};
+  };
+  Hierarchy v2{"/sys/fs/cgroup", "/memory.events"};
+  Hierarchy v1{"/sys/fs/cgroup/memory", "/memory.oom_control"};
   for (const CgroupEntry& entry : parse_cgroups(proc_self_cgroup)) {
     const auto& names = entry.controllers;
-    const std::string folder(entry.path == "/" ? "" : entry.path);
-    if (names.empty())
-      files.v2 = "/sys/fs/cgroup" + folder + "/memory.events";
-    else if (std::find(names.begin(), names.end(), "memory") != names.end())
-      files.v1 = "/sys/fs/cgroup/memory" + folder + "/memory.oom_control";
+    const bool is_v1 = std::find(names.begin(), names.end(), "memory") != names.end();
+    if (!is_v1 && !names.empty()) continue;
+    Hierarchy& hierarchy = is_v1 ? v1 : v2;
+    std::string folder(entry.path == "/" ? "" : entry.path);
+    hierarchy.paths = {hierarchy.mount + folder + hierarchy.file};
+    while (!folder.empty()) {
+      folder.resize(folder.rfind('/'));
+      hierarchy.paths.push_back(hierarchy.mount + folder + hierarchy.file);
+    }
   }
-  return files;
+  v2.paths.insert(v2.paths.end(), v1.paths.begin(), v1.paths.end());
+  return std::move(v2.paths);
 }
 
 std::optional<std::uint64_t> count_oom_kills() {
   constexpr std::size_t kMostBytes = 64 * 1024;
-  static const OomFiles files = oom_files(read_proc_file("/proc/self/cgroup", kMostBytes));
-  for (const std::string& path : {files.v2, files.v1}) {
-    if (path.empty()) continue;
+  static const std::vector<std::string> files =
+      oom_files(read_proc_file("/proc/self/cgroup", kMostBytes));
+  for (const std::string& path : files) {
     if (const auto kills = parse_oom_kills(read_proc_file(path, kMostBytes))) return kills;
   }
   return std::nullopt;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "rendezvous/base/unique_fd.h"
 
@@ -51,13 +52,11 @@ std::optional<std::uint64_t> parse_oom_kills(std::string_view text);
 // ...", or "Memory cgroup out of memory: Killed process 123 ...". "oom_reaper: ..." does not count.
 std::optional<int> parse_oom_victim(std::string_view text);
 
-// The files that count the kills of this process's cgroup, under the usual mount point.
-struct OomFiles {
-  std::string v2{};  // ".../memory.events"; empty: not in a v2 hierarchy
-  std::string v1{};  // ".../memory.oom_control"; empty: no v1 memory controller
-  bool operator==(const OomFiles&) const = default;
-};
-OomFiles oom_files(std::string_view proc_self_cgroup);
+// The files that may count the kills of this process's cgroup, under the usual mount points: of the
+// cgroup itself, then of its parents up to the root of the mount. The first that exists counts
+// them: a cgroup without a memory controller is accounted to its parent, and in a container with
+// the host's cgroup namespace the root of the mount is the container's own cgroup.
+std::vector<std::string> oom_files(std::string_view proc_self_cgroup);
 
 // Of this process's cgroup so far; absent: it cannot be read. Reads files.
 std::optional<std::uint64_t> count_oom_kills();

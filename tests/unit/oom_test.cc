@@ -33,14 +33,18 @@ TEST_CASE("other kernel messages name no killed process") {
   CHECK_FALSE(parse_oom_victim(record));
 }
 
-TEST_CASE("the memory event files are derived from the process's cgroups") {
+TEST_CASE("the memory event files are those of the process's cgroup, and then of its parents") {
+  using Files = std::vector<std::string>;
   CHECK(oom_files("0::/user.slice/session-1.scope\n") ==
-        OomFiles{.v2 = "/sys/fs/cgroup/user.slice/session-1.scope/memory.events"});
-  CHECK(oom_files("0::/\n").v2 == "/sys/fs/cgroup/memory.events");
+        Files{"/sys/fs/cgroup/user.slice/session-1.scope/memory.events",
+              "/sys/fs/cgroup/user.slice/memory.events", "/sys/fs/cgroup/memory.events"});
+  CHECK(oom_files("0::/\n") == Files{"/sys/fs/cgroup/memory.events"});
   CHECK(oom_files("9:name=systemd:/\n4:cpu,memory:/job/7\n0::/x\n") ==
-        OomFiles{.v2 = "/sys/fs/cgroup/x/memory.events",
-                 .v1 = "/sys/fs/cgroup/memory/job/7/memory.oom_control"});
-  CHECK(oom_files("nonsense\n1:\n2:memory:relative\n") == OomFiles{});
+        Files{"/sys/fs/cgroup/x/memory.events", "/sys/fs/cgroup/memory.events",
+              "/sys/fs/cgroup/memory/job/7/memory.oom_control",
+              "/sys/fs/cgroup/memory/job/memory.oom_control",
+              "/sys/fs/cgroup/memory/memory.oom_control"});
+  CHECK(oom_files("nonsense\n1:\n2:memory:relative\n") == Files{});
 }
 
 }  // namespace drun::agent
