@@ -84,14 +84,14 @@ void SlowRanks::begin_round(int round, std::vector<Node> nodes) {
 std::vector<SlowRank> SlowRanks::take(int node_rank, const NodeSpeed& speed) {
   std::vector<SlowRank> named;
   const auto node = static_cast<std::size_t>(node_rank);
-  if (node >= nodes_.size() || speed.window <= last_) return named;
+  if (node >= nodes_.size() || speed.window <= last_ || speed.length.count() <= 0) return named;
   Window& window = open_[speed.window];
   if (window.nodes.empty()) {
     window.nodes.resize(nodes_.size());
     window.amounts.resize(places_.size());
   }
   NodeSpeed& place = window.nodes[node];
-  if (place.length.count() > 0 || speed.length.count() <= 0) return named;
+  if (place.length.count() > 0) return named;
   place = speed;
   place.amounts.clear();
   ++window.measures.at(static_cast<std::size_t>(speed.measure));

@@ -213,6 +213,13 @@ TEST_CASE("lack of processor time is the reason, and names a node if nothing els
   }
 }
 
+TEST_CASE("reports of no time are ignored, and take no memory") {
+  Watched job(2, 2);
+  for (int window = 100; window < 110; ++window)
+    job.slow.take(1, {.window = window, .length = 0s, .measure = SpeedMeasure::OwnTime});
+  CHECK(job.windows(6, with_slow(2, 1.2)).size() == 1);
+}
+
 TEST_CASE("a window is judged once, when all nodes have reported it, in any order") {
   Watched job(2, 2);
   const auto amount = with_slow(3, 1.5);
