@@ -138,14 +138,14 @@ bool send_signal(const ProcessStat& process, int signal) {
   return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
 }
 
-void signal_known_group(int group, int session, int signal) {
+bool signal_known_group(int group, int session, int signal) {
   siginfo_t info{};
   const bool is_child =
       waitid(P_PID, static_cast<id_t>(group), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
   // While its leader is gone but members are left, the number cannot be another's: ESRCH.
   const pid_t leaders_session = getsid(group);
   const bool is_of_session = leaders_session == session || (leaders_session < 0 && errno == ESRCH);
-  if (is_child || is_of_session) kill(-group, signal);
+  return (is_child || is_of_session) && kill(-group, signal) == 0;
 }
 
 namespace {

@@ -44,8 +44,9 @@ class Descendants {
 };
 
 // Sends a signal to the process group of a worker, without reading /proc. Does nothing if the
-// number now belongs to a process outside `session` that is not our child.
-void signal_known_group(int group, int session, int signal);
+// number now belongs to a process outside `session` that is not our child. True if a process got
+// it; signal 0 only checks for one (kill(2)).
+bool signal_known_group(int group, int session, int signal);
 
 // Sends a signal if the pid still belongs to the process of the snapshot.
 bool send_signal(const ProcessStat& process, int signal);

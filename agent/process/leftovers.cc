@@ -198,7 +198,10 @@ bool Orphans::reap(const IsWorker& is_worker) {
   }
   if (given_up_.empty() && spared_ == 0) return false;
   const Descendants others(not_looked_at());
-  return others.all().empty();
+  if (others.is_whole()) return others.all().empty();
+  is_blind_ = true;
+  return std::none_of(groups_.begin(), groups_.end(),
+                      [](int group) { return signal_known_group(group, getsid(0), 0); });
 }
 
 void Orphans::give_up() {

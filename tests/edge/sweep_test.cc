@@ -81,14 +81,19 @@ struct LeftoverRecorder : Workers::Listener {
       : workers(io,
                 Log([this](LogLevel, std::string_view text) { said.append(text).append("\n"); }),
                 {.leftovers = LeftoverPolicy::Kill}, *this) {}
-  void on_worker_failed(const WorkerEnd&) override {}
+  void on_worker_failed(const WorkerEnd& end) override { failed_group = end.pid; }
   void on_all_succeeded() override { ++successes; }
-  void on_all_gone(const Leftovers&) override { ++gone; }
+  void on_all_gone(const Leftovers&) override {
+    ++gone;
+    is_group_left = failed_group != 0 && kill(-failed_group, 0) == 0;
+  }
   std::string said;
   asio::io_context io{1};
   Workers workers;
   int successes = 0;
   int gone = 0;
+  int failed_group = 0;
+  bool is_group_left = false;  // when all were reported gone
 };
 
 }  // namespace
@@ -126,6 +131,30 @@ TEST_CASE(
     const std::size_t first = recorder.said.find("cannot be seen");
     if (first == std::string::npos) return 3;
     return recorder.said.find("cannot be seen", first + 1) == std::string::npos ? 0 : 4;
+  });
+  if (result == kSkipped) {
+    WARN("skipped: /proc cannot be covered without root");
+    return;
+  }
+  CHECK(result == 0);
+}
+
+TEST_CASE("a worker's group has its time to end if /proc is hidden, also beside a spared process") {
+  const int result = in_child([] {
+    if (!hide_proc()) return kSkipped;
+    LeftoverRecorder recorder;
+    const pid_t spared = fork();
+    if (spared == 0) {
+      pause();
+      _exit(0);
+    }
+    recorder.workers.spare(spared);
+    recorder.workers.start({{.argv = {"/bin/sh", "-c", "(trap '' TERM; sleep 1) & exit 1"}}});
+    for (int i = 0; i < 200 && recorder.gone == 0; ++i)
+      recorder.io.run_for(std::chrono::milliseconds(100));
+    kill(spared, SIGKILL);
+    if (recorder.gone != 1 || recorder.failed_group == 0) return 1;
+    return recorder.is_group_left ? 2 : 0;
   });
   if (result == kSkipped) {
     WARN("skipped: /proc cannot be covered without root");
