@@ -81,7 +81,7 @@ void WorkerStdin::write() {
   waiting_.erase(0, writing_.size());
   asio::async_write(write_end_, asio::buffer(writing_),
                     [this](const error_code& ec, std::size_t written) {
-                      if (ec) return;  // stopped
+                      if (ec || !write_end_.is_open()) return;  // stopped
                       on_written(written);
                     });
 }
@@ -96,6 +96,9 @@ void WorkerStdin::stop() {
   error_code ignored;
   write_end_.close(ignored);
   read_end_ = UniqueFd();
+  // A write that is pending does not use its buffer any more.
+  waiting_.clear();
+  writing_.clear();
 }
 
 }  // namespace drun::agent

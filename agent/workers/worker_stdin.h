@@ -7,7 +7,8 @@
 //          Bytes that the pipe accepts are granted again. A worker that does not read delays only
 //          its own input.
 // Rounds:  one pipe serves all rounds in which this node has rank 0, so input that a worker has not
-//          read is available to the next one. The end of file follows the last byte sent.
+//          read is available to the next one, unless rank 0 was on another node in between. The end
+//          of file follows the last byte sent.
 // Owner:   Agent, with Output, whose channel `send` writes to. Call stop() before destruction.
 // Thread:  the io_context's only.
 #pragma once

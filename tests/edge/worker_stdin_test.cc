@@ -1,6 +1,7 @@
 // Tests the forwarding of standard input over the lifeline to a worker's pipe.
 #include "agent/workers/worker_stdin.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <numeric>
@@ -83,6 +84,26 @@ TEST_CASE("input to a worker that does not read is bounded by the window and doe
   rig.input.stop();
   rig.io.restart();
   rig.io.run();  // nothing is pending
+}
+
+TEST_CASE("a worker reads the input that follows after rank 0 was on another node and came back") {
+  StdinRig rig;
+  rig.open();
+  rig.input.on_input(std::string(kInputRoomBytes, 'x'));  // more than the pipe holds
+  rig.io.poll();
+  rig.open(4);  // rank 0 is elsewhere: what it has not read is lost
+  rig.io.restart();
+  rig.io.poll();
+  rig.rooms.clear();
+  const int fd = rig.open();
+  CHECK(rig.rooms == std::vector<std::size_t>{kInputRoomBytes});
+  rig.input.on_input("next");
+  rig.io.restart();
+  rig.io.poll();
+  pollfd asked{.fd = fd, .events = POLLIN, .revents = 0};
+  REQUIRE(poll(&asked, 1, 0) == 1);
+  CHECK(rig.read_all(fd) == "next");
+  rig.input.stop();
 }
 
 TEST_CASE("other ranks and other nodes get end of file") {
