@@ -195,25 +195,34 @@ void add_agents(std::vector<AgentEvents>& all, const std::string& host, int pid,
   }
 }
 
-// The agents of the job with the run id of the agent that began last: those that overlap in time.
-// Counts the other jobs.
+// The agents of the job with the run id of the agent that began last; `all` is in order of begin.
+// The agents of a job overlap in time. Counts the other jobs.
 std::vector<AgentEvents> agents_of_last_job(const std::vector<AgentEvents>& all,
                                             std::size_t& other_jobs) {
   constexpr double kClocks = 5;  // tolerance for clock differences between nodes
-  const std::string run_id = all.back().records.front().run_id;
-  std::vector<AgentEvents> agents;
-  std::set<std::string> others;
-  double begin_s = all.back().begin();
-  for (auto agent = all.rbegin(); agent != all.rend(); ++agent) {
-    const std::string& id = agent->records.front().run_id;
-    if (id == run_id && agent->end() + kClocks >= begin_s) {
-      begin_s = std::min(begin_s, agent->begin());
-      agents.push_back(*agent);
-    } else {
-      others.insert(id + " " + std::to_string(static_cast<long long>(agent->begin() / 10)));
+  struct LatestJob {
+    std::vector<const AgentEvents*> agents{};
+    std::set<std::string> hosts{};
+    double end_s = 0;
+  };
+  std::map<std::string, LatestJob> latest;  // by run id
+  std::size_t jobs = 0;
+  for (const AgentEvents& agent : all) {
+    LatestJob& job = latest[agent.records.front().run_id];
+    // The clock of one host needs no tolerance, so that a job that is started again is another one.
+    const double clocks = job.hosts.contains(agent.host) ? 0 : kClocks;
+    if (job.agents.empty() || agent.begin() > job.end_s + clocks) {
+      job = {.end_s = agent.end()};
+      ++jobs;
     }
+    job.agents.push_back(&agent);
+    job.hosts.insert(agent.host);
+    job.end_s = std::max(job.end_s, agent.end());
   }
-  other_jobs = others.size();
+  std::vector<AgentEvents> agents;
+  for (const AgentEvents* agent : latest[all.back().records.front().run_id].agents)
+    agents.push_back(*agent);
+  other_jobs = jobs - 1;
   return agents;
 }
 

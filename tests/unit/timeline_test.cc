@@ -171,6 +171,43 @@ TEST_CASE("with several jobs in the same files the last one is shown") {
   CHECK(has_note(job, "1 other job"));
 }
 
+namespace {
+
+std::string agent_of(const std::string& host, int pid, double begin_s, double end_s,
+                     const Outcome& outcome) {
+  AgentEvents events(host, pid, begin_s);
+  events.add(begin_s, agent::AgentStarted{});
+  events.add(begin_s + 1,
+             agent::RoundBegan{World{.run_id = "night", .world_size = 2, .master_addr = "gpu0"}});
+  events.add(end_s, agent::JobEnded{outcome});
+  return events.text();
+}
+
+}  // namespace
+
+TEST_CASE("a job that is started again at once is shown without the job before") {
+  std::string text;
+  for (const std::string host : {"gpu0", "gpu1"}) {
+    text += agent_of(host, 10, 0, 3, {.ending = Interrupted{}, .run_id = "night"});
+    text += agent_of(host, 20, 4, 6, {.ending = Succeeded{}, .run_id = "night"});
+  }
+  const Job job = job_of(text);
+  CHECK(job.outcome == "succeeded");
+  CHECK(job.nodes.size() == 2);
+  CHECK(is_close(job.wall_s, 2, 0.001));
+  CHECK(job.other_jobs == 1);
+}
+
+TEST_CASE(
+    "an agent that is started again during a job belongs to the job, and so does the first one") {
+  const Outcome outcome{.ending = Succeeded{}, .run_id = "night"};
+  const Job job =
+      job_of(agent_of("gpu0", 10, 0, 30, outcome) + agent_of("gpu1", 11, 0.1, 3, outcome) +
+             agent_of("gpu1", 12, 20, 30, outcome));
+  CHECK(job.nodes.size() == 3);
+  CHECK(job.other_jobs == 0);
+}
+
 TEST_CASE("lines that are not events are counted and ignored") {
   for (const std::string line :
        {"", "{", "[]", "null", "7", "{}", R"({"time":7,"event":"phase"})",
