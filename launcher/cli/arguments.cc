@@ -67,7 +67,7 @@ class Splitter {
     const std::size_t equals = word.find('=');
     const std::string dash = word[1] == '-' ? "" : "-";
     const std::string name = dashed(dash + std::string(word.substr(0, equals)));
-    const Found found = find(name);
+    const Found found = options_named(name, known_);
     if (found.empty()) return unknown(word.substr(0, equals), name);
     if (found.size() > 1) return ambiguous(word.substr(0, equals), found);
     const OptionSyntax& option = *found[0];
@@ -135,17 +135,6 @@ class Splitter {
     result_.options.push_back({name, words_[0] + "=" + words_[1]});
     words_ = words_.subspan(2);
     return {};
-  }
-
-  // The option with this name, or else the options with this prefix, preferably torchrun's.
-  Found find(std::string_view name) const {
-    Found torchruns, ours;
-    for (const OptionSyntax& option : known_) {
-      if (option.name == name) return {&option};
-      if (!option.name.starts_with(name)) continue;
-      (option.is_torchruns ? torchruns : ours).push_back(&option);
-    }
-    return torchruns.empty() ? ours : torchruns;
   }
 
   Error unknown(std::string_view word, const std::string& name) const {
@@ -274,6 +263,17 @@ constexpr std::array kCounterparts = std::to_array<Counterpart>({
 });
 
 }  // namespace
+
+std::vector<const OptionSyntax*> options_named(std::string_view name,
+                                               std::span<const OptionSyntax> known) {
+  Found torchruns, ours;
+  for (const OptionSyntax& option : known) {
+    if (option.name == name) return {&option};
+    if (!option.name.starts_with(name)) continue;
+    (option.is_torchruns ? torchruns : ours).push_back(&option);
+  }
+  return torchruns.empty() ? ours : torchruns;
+}
 
 std::string_view counterpart(std::string_view option) {
   option.remove_prefix(std::min(option.find_first_not_of('-'), option.size()));

@@ -71,6 +71,11 @@ Result<Arguments> split_arguments(std::span<const std::string> words,
                                   std::span<const OptionSyntax> known,
                                   Operands operands = Operands::Program);
 
+// The option with this canonical name ("--tee"), or else the options with this prefix: only
+// torchrun's if there are any.
+std::vector<const OptionSyntax*> options_named(std::string_view name,
+                                               std::span<const OptionSyntax> known);
+
 // What to use instead of `option` of another launcher, for the error about a command line that was
 // written for it. `option`: in the user's spelling, with one dash or two, without a value. Empty if
 // there is no known counterpart.

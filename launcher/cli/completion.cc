@@ -22,26 +22,24 @@ bool takes_next_word(const OptionSyntax& option) {
   return option.value == Value::Needed || option.value == Value::Pair;
 }
 
-// The option with the name `word`, or the only one with that prefix.
+// The option that `word` names or abbreviates, if it is only one. Of several letters, the last
+// one's.
 const OptionSyntax* find_option(const CommandSyntax& command, std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return nullptr;
-  if (word[1] != '-') {
-    for (const OptionSyntax& option : command.options) {
-      const bool is_named = option.may_have_one_dash && option.name == "-" + std::string(word);
-      if (is_named || (word.size() == 2 && option.letter == word[1])) return &option;
-    }
-    return nullptr;
+  if (word[1] == '-') {
+    const auto found = options_named(dashed(word.substr(0, word.find('='))), command.options);
+    return found.size() == 1 ? found.front() : nullptr;
   }
-  const std::string name = dashed(word.substr(0, word.find('=')));
-  const OptionSyntax* found = nullptr;
-  int count = 0;
-  for (const OptionSyntax& option : command.options) {
-    if (option.name == name) return &option;
-    if (!option.name.starts_with(name)) continue;
-    found = &option;
-    ++count;
+  for (const OptionSyntax& option : command.options)
+    if (option.may_have_one_dash && option.name == dashed("-" + std::string(word))) return &option;
+  for (std::size_t at = 1;; ++at) {
+    const auto option = std::find_if(
+        command.options.begin(), command.options.end(),
+        [letter = word[at]](const OptionSyntax& each) { return each.letter == letter; });
+    const bool is_last = at + 1 == word.size();
+    if (option == command.options.end() || (takes_next_word(*option) && !is_last)) return nullptr;
+    if (is_last) return &*option;
   }
-  return count == 1 ? found : nullptr;
 }
 
 // The first clause of an option's help text.

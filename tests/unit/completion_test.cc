@@ -40,6 +40,14 @@ TEST_CASE("option completion keeps the user's spelling, with dashes or underscor
   CHECK(candidates({"--np", "2", "--rdzv-e"}) == Words{"--rdzv-endpoint"});
 }
 
+TEST_CASE("completion understands the abbreviations that drun accepts") {
+  CHECK(candidates({"--max", "3", "--nn"}) == Words{"--nnodes"});  // --max-restarts
+  CHECK(candidates({"--bin", "3", "--nn"}).empty());               // ambiguous: an error of drun
+  CHECK(candidates({"-mr", "3", "--nn"}) == Words{"--nnodes"});
+  CHECK(candidates({"-r3", "--nn"}) == Words{"--nnodes"});
+  CHECK(candidates({"-bind_to", "c"}) == Words{"core"});
+}
+
 TEST_CASE("option values are completed after a space and after an equals sign") {
   CHECK(candidates({"--engine", ""}) == Words{"auto", "none"});
   CHECK(candidates({"--engine=a"}) == Words{"--engine=auto"});
