@@ -26,7 +26,7 @@ double at_rank(std::vector<double> values, std::size_t index) {
   return *place;
 }
 
-// Of an even number of values, the lower one in the middle: of two ranks, the faster one is usual.
+// With an even number of values, the lower middle one: of two ranks, the faster is the reference.
 double median(std::vector<double> values) {
   const std::size_t middle = (values.size() - 1) / 2;
   return at_rank(std::move(values), middle);

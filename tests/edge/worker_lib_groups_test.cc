@@ -222,7 +222,7 @@ TEST_CASE("messages of a batch match in any order") {
     std::vector<int> first(1);
     if (rank == 0) {
       const int one = group.recv(first, any_rank, 9).peer();
-      expect(first[0] == one, "who it was");
+      expect(first[0] == one, "the received value is the sender's rank");
       const Work other = group.recv(first, any_rank, 9, async_op);
       expect(other.peer() == 3 - one && first[0] == 3 - one, "the other one");
     } else {
@@ -262,8 +262,8 @@ TEST_CASE("the default group can be initialized once, queried anywhere, and dest
     destroy_process_group();
     for (int turn = 0; turn < 2; ++turn) {
       ProcessGroup group = init_process_group();
-      expect(is_initialized() && get_rank() == rank && get_world_size() == 2, "who am I");
-      expect(get_local_rank() == rank && get_backend() == "shm", "where am I");
+      expect(is_initialized() && get_rank() == rank && get_world_size() == 2, "rank and size");
+      expect(get_local_rank() == rank && get_backend() == "shm", "local rank and backend");
       expect(error_of([] { init_process_group(); }).find("there is a default group already") !=
                  std::string::npos,
              "not twice");

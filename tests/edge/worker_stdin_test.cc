@@ -86,7 +86,7 @@ TEST_CASE("input to a worker that does not read is bounded by the window and doe
   rig.io.run();  // nothing is pending
 }
 
-TEST_CASE("a worker reads the input that follows after rank 0 was on another node and came back") {
+TEST_CASE("a worker reads new input when rank 0 returns from another node") {
   StdinRig rig;
   rig.open();
   rig.input.on_input(std::string(kInputRoomBytes, 'x'));  // more than the pipe holds

@@ -147,7 +147,7 @@ TEST_CASE("a slow rank is found although a step takes three windows") {
   CHECK(windows <= 48);
 }
 
-TEST_CASE("ranks are compared with those of their own program") {
+TEST_CASE("ranks are compared only with ranks of the same program") {
   Watched job(2, 4);
   job.roles = {{"actor", 3}, {"learner", 1}};
   job.begin(0);

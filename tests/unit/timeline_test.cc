@@ -288,7 +288,7 @@ TEST_CASE("slow ranks and late nodes are named, and nodes of equal speed are not
   CHECK(is_close(job.slow[0].median_s, 2, 0.001));
 }
 
-TEST_CASE("a slow rank of which all nodes tell is shown once, with a mark") {
+TEST_CASE("a slow rank that all nodes report is shown once, with a mark") {
   std::string text = events_of({.nodes = 2});
   for (const int node : {0, 1}) {
     AgentEvents agent("gpu" + std::to_string(node), 10 + node, 0);
