@@ -120,21 +120,23 @@ nccl::UniqueId Communicators::read_id(const std::string& key, int first, const A
   return id;
 }
 
-// Uses short waits, so that it reacts to an abort.
+// Uses short waits, so that it reacts to an abort. A rank that has ended may have written the key
+// before, so the key is looked up once more after its end.
 std::string Communicators::read(const std::string& key, int from, const Awaited& awaited,
                                 const char* purpose) {
   constexpr Milliseconds kBetweenLooks{200};
   while (true) {
     stop_.check();
-    if (const std::optional<int> lost = stop_.lost_rank(awaited.peer, Milliseconds(0))) {
-      throw BackendFailure(Kind::PeerLost, lost,
-                           "the process of rank " + std::to_string(*lost) +
-                               " has ended before it came to " + purpose,
-                           true);
-    }
+    const std::optional<int> lost = stop_.lost_rank(awaited.peer, Milliseconds(0));
     try {
       return context_.store->get(key, std::min(left_until(awaited.deadline), kBetweenLooks));
     } catch (const WorkerError& error) {
+      if (lost) {
+        throw BackendFailure(Kind::PeerLost, lost,
+                             "the process of rank " + std::to_string(*lost) +
+                                 " has ended before it came to " + purpose,
+                             true);
+      }
       if (error.kind() != Kind::Timeout) throw;
       if (std::chrono::steady_clock::now() < awaited.deadline) continue;
       throw BackendFailure(Kind::Timeout, from,
