@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "agent/diagnosis/error_text.h"
 #include "agent/wall_time.h"
 
 namespace drun::agent {
@@ -40,6 +41,16 @@ Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Js
 
 std::string cut(const std::string& text, std::size_t most_bytes) {
   return text.size() <= most_bytes ? text : text.substr(0, most_bytes) + "...";
+}
+
+// Of a long traceback, the end has the error; its other parts follow it.
+std::string cut_traceback(const std::string& text) {
+  constexpr std::size_t kMostOwnBytes = kMostTextBytes - (std::size_t{2} << 10);
+  const std::size_t own = parts_of(text).traceback.size();
+  if (text.size() <= kMostTextBytes || own <= kMostOwnBytes) return cut(text, kMostTextBytes);
+  const std::size_t line_end = text.find('\n', own - kMostOwnBytes);
+  const std::size_t begin = line_end < own - 1 ? line_end + 1 : own - kMostOwnBytes;
+  return cut("...\n" + text.substr(begin), kMostTextBytes);
 }
 
 NamedFields fields_of(const AgentStarted& started) {
@@ -107,7 +118,7 @@ Json failures_json(const std::vector<Failure>& failures) {
                     {"ended", to_string(failure.status)},
                     {"out_of_memory", failure.out_of_memory},
                     {"message", or_null(cut(failure.message, kMostTextBytes))},
-                    {"traceback", or_null(cut(failure.traceback, kMostTextBytes))},
+                    {"traceback", or_null(cut_traceback(failure.traceback))},
                     {"stderr_tail", std::move(tail)},
                     {"stderr_file", or_null(failure.stderr_file)}});
   }

@@ -14,7 +14,7 @@
 namespace drun::timeline {
 namespace {
 
-constexpr std::size_t kMostTextBytes = std::size_t{8} << 10;
+constexpr std::size_t kMostTextBytes = std::size_t{9} << 10;  // more than an agent writes
 constexpr std::size_t kMostTailLines = 20;
 constexpr std::size_t kMostFailures = 16;
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 
+#include "agent/diagnosis/error_text.h"
 #include "launcher/report/timeline_views.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_events.h"
@@ -286,6 +287,24 @@ TEST_CASE("slow ranks and late nodes are named, and nodes of equal speed are not
   CHECK(job.slow[0].who == "rank 3 on node 3 (gpu3)");
   CHECK(is_close(job.slow[0].seconds, 7, 0.001));
   CHECK(is_close(job.slow[0].median_s, 2, 0.001));
+}
+
+TEST_CASE("of a long traceback, the last frames and what follows them are in the events") {
+  Failure failure;
+  failure.traceback = "Traceback (most recent call last):\n";
+  for (int i = 0; i < 400; ++i)
+    failure.traceback += "  File \"/x/train.py\", line " + std::to_string(i) + ", in step\n";
+  failure.traceback += "RecursionError: too deep\n";
+  failure.traceback = agent::with_stacks(failure.traceback, "rank 1: in all_reduce\n");
+  AgentEvents agent("gpu0", 11);
+  agent.add(0.9, agent::AgentStarted{});
+  agent.add(9, agent::JobEnded{Outcome{.ending = WorkersFailed{{failure}}}});
+  const Job job = job_of(agent.text());
+  REQUIRE(job.root_cause.has_value());
+  const std::string& text = job.root_cause->traceback;
+  CHECK_THAT(text, StartsWith("...\n  File ") && EndsWith("rank 1: in all_reduce\n"));
+  CHECK_THAT(text, ContainsSubstring("line 399, in step\nRecursionError: too deep\n"));
+  CHECK(text.size() <= 8192);
 }
 
 TEST_CASE("a slow rank that all nodes report is shown once, with a mark") {
