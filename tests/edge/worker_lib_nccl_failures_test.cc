@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "drun/process_group.h"
@@ -275,6 +276,25 @@ TEST_CASE("with DRUN_DEBUG=1 a message of another size is a mismatch, over the s
   CHECK_THAT(said[1],
              ContainsSubstring("mismatch| rank 1: recv(f32 x 3, from rank 0): rank 0 sends "
                                "f32 x 4, this rank receives f32 x 3"));
+}
+
+TEST_CASE("with DRUN_DEBUG=1 a message is compared after its sender's end, over the stand-in") {
+  const auto said = said_with("", -1,
+                              [](int rank) {
+                                ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+                                const OnGpu<float> numbers(4, 1);
+                                if (rank == 0) {
+                                  group.recv(numbers.named(), 1);  // they are connected
+                                  return group.send(numbers.named(), 1, async_op).wait(seconds(5));
+                                }
+                                group.send(numbers.named(), 0);
+                                std::this_thread::sleep_for(milliseconds(300));  // rank 0 ends
+                                const OnGpu<float> fewer(3, 1);
+                                group.recv(fewer.named(), 0);
+                              },
+                              {{"DRUN_DEBUG", "1"}});
+  CHECK_THAT(said[1], ContainsSubstring("mismatch| rank 1: ") &&
+                          ContainsSubstring("rank 0 sends f32 x 4, this rank receives f32 x 3"));
 }
 
 TEST_CASE("with DRUN_DEBUG=1 a receive names the rank that died, over the stand-in") {
