@@ -179,7 +179,7 @@ TEST_CASE("a successful job and an interrupted one are not failures") {
   CHECK(stopped.diagnosis.at("class") == "interrupted");
 }
 
-TEST_CASE("faults of a PyTorch job get the right class and rank") {
+TEST_CASE("faults of a PyTorch job get the right class and rank", "[slow]") {
   const char* const python = std::getenv("DRUN_TORCH_PYTHON");
   if (python == nullptr) {
     WARN("skipped: DRUN_TORCH_PYTHON names no Python with a current torch");

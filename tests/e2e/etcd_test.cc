@@ -150,7 +150,8 @@ TEST_CASE(
   check_ends(job.all(), 0);
 }
 
-TEST_CASE("with three etcd members a job survives the loss of any one member but not of two") {
+TEST_CASE("with three etcd members a job survives the loss of any one member but not of two",
+          "[slow]") {
   EtcdCluster etcd(3);
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoints(), "2:3", {"--heartbeat-timeout=10"});  // a lease of 5 s

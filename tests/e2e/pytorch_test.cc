@@ -42,7 +42,7 @@ Launch torch_job(const std::string& python, const Words& options, const Words& a
 
 }  // namespace
 
-TEST_CASE("a PyTorch program runs unmodified on one node") {
+TEST_CASE("a PyTorch program runs unmodified on one node", "[slow]") {
   for (const std::string& python : torch_pythons()) {
     const Ended ended = run(torch_job(python, {"--standalone", "--nproc_per_node=2"}), 250s);
     INFO(python << "\n" << ended.err);
@@ -52,7 +52,7 @@ TEST_CASE("a PyTorch program runs unmodified on one node") {
   }
 }
 
-TEST_CASE("a PyTorch program runs on three nodes, by env:// and by tcp://") {
+TEST_CASE("a PyTorch program runs on three nodes, by env:// and by tcp://", "[slow]") {
   for (const std::string& python : torch_pythons()) {
     for (const bool uses_tcp : {false, true}) {
       const std::string port = std::to_string(free_port());
@@ -75,7 +75,8 @@ TEST_CASE("a PyTorch program runs on three nodes, by env:// and by tcp://") {
   }
 }
 
-TEST_CASE("a PyTorch program initializes again after a restart, in a store without stale keys") {
+TEST_CASE("a PyTorch program initializes again after a restart, in a store without stale keys",
+          "[slow]") {
   for (const std::string& python : torch_pythons()) {
     Launch launch = torch_job(python, {"--standalone", "--nproc_per_node=2", "--max-restarts=1"});
     launch.environment["FAIL_RANK"] = "1";

@@ -130,7 +130,7 @@ TEST_CASE("drun's log lines begin on a new line") {
   CHECK_FALSE(std::regex_search(ended.err, std::regex(R"([^\n]drun \d\d:\d\d:\d\d)")));
 }
 
-TEST_CASE("a file system that hangs for 15 s loses no node and no line") {
+TEST_CASE("a file system that hangs for 15 s loses no node and no line", "[slow]") {
   test::StallingFileSystem files;
   if (!files.is_mounted()) {
     WARN("skipped: cannot mount a FUSE file system: " << files.why());
@@ -177,7 +177,7 @@ TEST_CASE("a file system that hangs for 15 s loses no node and no line") {
 }
 
 // The end of a process waits for its system calls, so drun only exits when the file system is back.
-TEST_CASE("a failed job is reported while the log directory hangs") {
+TEST_CASE("a failed job is reported while the log directory hangs", "[slow]") {
   const test::StallingFileSystem files;
   if (!files.is_mounted()) {
     WARN("skipped: cannot mount a FUSE file system: " << files.why());

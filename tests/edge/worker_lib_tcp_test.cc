@@ -394,7 +394,8 @@ TEST_CASE("a large message uses one connection if the others fail") {
 
 // It computes, loads data or writes a checkpoint. The kernel must not take that for an outage,
 // though the data that waits for it fills its buffer.
-TEST_CASE("a rank that does not read for longer than an outage takes to notice is not lost") {
+TEST_CASE("a rank that does not read for longer than an outage takes to notice is not lost",
+          "[slow]") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over("tcp", seconds(200)));

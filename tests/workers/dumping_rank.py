@@ -1,5 +1,5 @@
 """dumping_rank.py SECONDS: rank 0 prints, rank 1 hangs for SECONDS. Like PyTorch's ProcessGroupNCCL,
-each reads a pipe for requests of the Flight Recorder's dump, logs each request, uses 0.5 s of CPU
+each reads a pipe for requests of the Flight Recorder's dump, logs each request, uses 0.3 s of CPU
 time, and writes the dump."""
 
 import os
@@ -36,7 +36,7 @@ def answer_requests():
             "collectives: 0\n"
         )
         sys.stderr.flush()
-        end = time.thread_time() + 0.5
+        end = time.thread_time() + 0.3
         while time.thread_time() < end:
             pass
         entries = [call(20, "completed")] + ([call(21, "started")] if RANK == 0 else [])
