@@ -96,14 +96,17 @@ int listen_on(const Address& address, ListenSockets& sockets) {
   UniqueFd owned(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   const int fd = owned.get();
-  const int on = 1;
-  const int is_v6_only = address.takes_both_families ? 0 : 1;
-  // Accepted sockets inherit TCP_NODELAY, which saves a system call for each connection.
+  // Accepted sockets inherit these options, which saves system calls for each connection. The
+  // kernel closes the connections of a host that has been silent for about 20 minutes, so that a
+  // store which runs for weeks does not keep those of machines that lost power.
+  const auto set = [fd](int level, int name, int value) {
+    return setsockopt(fd, level, name, &value, sizeof(value)) == 0;
+  };
   const bool is_good =
-      fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 &&
-      (!address.is_v6() ||
-       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &is_v6_only, sizeof(is_v6_only)) == 0) &&
+      fd >= 0 && set(SOL_SOCKET, SO_REUSEADDR, 1) && set(IPPROTO_TCP, TCP_NODELAY, 1) &&
+      set(SOL_SOCKET, SO_KEEPALIVE, 1) && set(IPPROTO_TCP, TCP_KEEPIDLE, 600) &&
+      set(IPPROTO_TCP, TCP_KEEPINTVL, 60) && set(IPPROTO_TCP, TCP_KEEPCNT, 10) &&
+      (!address.is_v6() || set(IPPROTO_IPV6, IPV6_V6ONLY, address.takes_both_families ? 0 : 1)) &&
       bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 &&
       // The kernel limits it to somaxconn.
       listen(fd, 1 << 20) == 0;

@@ -69,10 +69,15 @@ TEST_CASE("the first byte selects the handler of a connection, and no byte is lo
   }
   CHECK(got == hello);
   const int fd = heard[0].first.native_handle();
-  int no_delay = 0;
-  socklen_t size = sizeof(no_delay);
-  getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &size);
-  CHECK(no_delay != 0);
+  const auto option = [fd](int level, int name) {
+    int value = -1;
+    socklen_t size = sizeof(value);
+    getsockopt(fd, level, name, &value, &size);
+    return value;
+  };
+  CHECK(option(IPPROTO_TCP, TCP_NODELAY) == 1);
+  CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == 1);  // for hosts that lose power
+  CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) == 600);
   CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
   CHECK((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
 }
