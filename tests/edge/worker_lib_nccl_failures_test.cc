@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "drun/key_store.h"
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/gpu_memory.h"
@@ -65,6 +67,43 @@ std::vector<std::string> said_with(const std::string& fault, int faulty,
   }
   return said;
 }
+
+// The number of keys that stay in the store, as far as this process has set and removed them.
+class CountedStore : public KeyStore {
+ public:
+  explicit CountedStore(std::uint16_t port)
+      : store_(connect_key_store("127.0.0.1", port, kPatience)) {}
+  int count() const { return count_; }
+
+  void set(const std::string& key, const std::string& value, Milliseconds timeout) override {
+    ++count_;
+    store_->set(key, value, timeout);
+  }
+  void remove(const std::string& key, Milliseconds timeout) override {
+    --count_;
+    store_->remove(key, timeout);
+  }
+  std::string get(const std::string& key, Milliseconds timeout) override {
+    return store_->get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
+    return store_->add(key, delta, timeout);
+  }
+  std::string compare_set(const std::string& key, const std::string& expected,
+                          const std::string& desired, Milliseconds timeout) override {
+    return store_->compare_set(key, expected, desired, timeout);
+  }
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
+    store_->wait(keys, timeout);
+  }
+  bool has(const std::string& key, Milliseconds timeout) override {
+    return store_->has(key, timeout);
+  }
+
+ private:
+  const std::shared_ptr<KeyStore> store_;
+  std::atomic<int> count_{0};
+};
 
 void reduce_times(ProcessGroup& group, int times, const OpOptions& options = {}) {
   const OnGpu<float> numbers(4, 1);
@@ -295,6 +334,31 @@ TEST_CASE("with DRUN_DEBUG=1 a message is compared after its sender's end, over 
                               {{"DRUN_DEBUG", "1"}});
   CHECK_THAT(said[1], ContainsSubstring("mismatch| rank 1: ") &&
                           ContainsSubstring("rank 0 sends f32 x 4, this rank receives f32 x 3"));
+}
+
+TEST_CASE("with DRUN_DEBUG=1 messages leave nothing in the store, over the stand-in") {
+  const StoreProcess store;
+  const auto ends =
+      run_ranks({.size = 2, .port = store.port(), .environment = {{"DRUN_DEBUG", "1"}}},
+                [&](int rank, const Say& say) {
+                  test::use_standins();
+                  const auto counted = std::make_shared<CountedStore>(store.port());
+                  InitOptions options = over("nccl", kPatience);
+                  options.store = counted;
+                  options.rank = rank;
+                  options.world_size = 2;
+                  ProcessGroup group = ProcessGroup::connect(options);
+                  const OnGpu<float> numbers(4, 1);
+                  int before = 0;
+                  for (int i = 0; i < 6; ++i) {
+                    if (i == 1) before = counted->count();  // they are connected
+                    rank == 0 ? group.send(numbers.named(), 1) : group.recv(numbers.named(), 0);
+                  }
+                  group.monitored_barrier();
+                  say(std::to_string(counted->count() - before));
+                });
+  CHECK(std::stoi(ends[0].said) + std::stoi(ends[1].said) == 0);
+  CHECK(std::stoi(ends[0].said) >= 5);
 }
 
 TEST_CASE("with DRUN_DEBUG=1 a receive names the rank that died, over the stand-in") {

@@ -103,8 +103,8 @@ void NcclMessages::compare(const std::vector<Compared>& all, Deadline deadline) 
     const std::string told = communicators_.read(mine.key, mine.peer, awaited, "compare a message");
     Signature theirs{};
     if (told.size() == sizeof theirs) std::memcpy(&theirs, told.data(), sizeof theirs);
-    if (theirs == mine.signature) continue;
-    throw message_mismatch(mine.peer, theirs, mine.signature);
+    if (theirs != mine.signature) throw message_mismatch(mine.peer, theirs, mine.signature);
+    store.remove(mine.key, left_until(deadline));
   }
 }
 
