@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -27,6 +28,15 @@ namespace {
 void open_closed_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;  // the lowest number
+}
+
+// A write beyond the file size limit (ulimit -f) fails then, with EFBIG, and does not end drun. A
+// handler, unlike an ignored signal, is not inherited by workers.
+void fail_writes_beyond_size_limit() {
+  struct sigaction action {};
+  if (sigaction(SIGXFSZ, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = [](int) {};
+  sigaction(SIGXFSZ, &action, nullptr);
 }
 
 int show(const ShowText& text) {
@@ -86,6 +96,7 @@ int end(int exit_code) {
 int main(int argc, char** argv) {
   try {
     drun::open_closed_descriptors();
+    drun::fail_writes_beyond_size_limit();
     return drun::end(drun::run(std::vector<std::string>(argv, argv + argc)));
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "drun: internal error: %s\n", exception.what());

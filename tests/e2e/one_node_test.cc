@@ -99,6 +99,18 @@ TEST_CASE("a hard limit on files that is too low for the workers is named") {
   CHECK_THAT(ended.err, ContainsSubstring("raise the limit (ulimit -n)"));
 }
 
+TEST_CASE("a file size limit fails drun's writes and does not end drun") {
+  const TemporaryDirectory directory;
+  Launch launch = shell_job({"-n2", "--report=" + directory.file("report.json")}, "kill -XFSZ $$");
+  launch.argv = Words{"sh", "-c", "ulimit -f 0 && exec \"$@\"", "sh"} + launch.argv;
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 128 + SIGXFSZ);  // the workers have the default action
+  CHECK_THAT(ended.err,
+             ContainsSubstring("report.json: file too large") && ContainsSubstring("job failed"));
+  CHECK(std::filesystem::is_empty(directory.path()));
+}
+
 TEST_CASE("workers inherit no descriptor of drun") {
   // A shell in drun's place is the reference, because the test runner may have left some open.
   const std::string open_ones = "for each in /proc/$$/fd/*; do echo ${each##*/}; done";
