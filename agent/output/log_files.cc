@@ -59,12 +59,15 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
   if (is_temporary_) {
     const Result<std::string> base = temporary_directory();
     if (!base) return Error{base.error().code, base.error().message + "; set TMPDIR or --log-dir"};
-    if (holds_streams) return make_random(*base, prefix);
+    if (holds_streams) {
+      const Result<void> made = make_random(*base, prefix);
+      return made ? made : Error{ErrorCode::System, made.error().message};  // no option is wrong
+    }
     // A TMPDIR that the user has chosen is used.
     const bool is_chosen = *base != "/tmp" && scratch_parent().empty();
     Result<std::string> made = is_chosen ? make_scratch_directory_in(*base, kErrorFiles)
                                          : make_scratch_directory(kErrorFiles);
-    if (!made) return Error{ErrorCode::Usage, made.error().message + "; set TMPDIR or --log-dir"};
+    if (!made) return Error{ErrorCode::System, made.error().message + "; set TMPDIR or --log-dir"};
     place_ = *std::move(made);
     is_in_memory_ = is_in_memory_directory(place_);
     return {};

@@ -67,13 +67,13 @@ Result<std::string> make_scratch_directory_in(const std::string& base, std::stri
 }
 
 Result<std::string> temporary_directory() {
+  std::string chosen = "/tmp";
+  for (const char* const variable : {"TEMPDIR", "TEMP", "TMP", "TMPDIR"})  // the last one wins
+    if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0')
+      chosen = value;
   std::error_code ec;
-  std::string found = std::filesystem::temp_directory_path(ec).string();
-  if (!ec) return found;
-  std::string tried = "/tmp";
-  for (const char* const variable : {"TEMPDIR", "TEMP", "TMP", "TMPDIR"})
-    if (const char* const value = std::getenv(variable)) tried = value;
-  return system_error("use the temporary directory " + tried, ec.value());
+  if (std::filesystem::is_directory(chosen, ec)) return chosen;
+  return system_error("use the temporary directory " + chosen, ec ? ec.value() : ENOTDIR);
 }
 
 namespace {

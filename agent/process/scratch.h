@@ -22,8 +22,8 @@
 
 namespace drun::agent {
 
-// TMPDIR, TMP, TEMP or TEMPDIR, as std::filesystem finds it; by default /tmp. Errors: System, with
-// its path.
+// TMPDIR, TMP, TEMP or TEMPDIR, the first that is set and not empty; by default /tmp. Errors:
+// System, with its path.
 Result<std::string> temporary_directory();
 
 // Creates one. Returns its absolute path. Errors: System, with the places that were tried. `name`:

@@ -618,6 +618,26 @@ TEST_CASE("a temporary directory that does not exist is named") {
                                "directory; set TMPDIR or --log-dir"));
 }
 
+TEST_CASE("a temporary directory that cannot hold files is a system error") {
+  for (const std::string redirects : {"0", "3"}) {
+    Launch launch = shell_job({"--redirects=" + redirects}, "true");
+    launch.environment["TMPDIR"] = "/proc/self";
+    const Ended ended = run(launch);
+    INFO(ended.err);
+    CHECK(ended.code == 125);
+    CHECK_THAT(ended.err, ContainsSubstring("/proc/self: ") && ContainsSubstring("--log-dir"));
+  }
+}
+
+TEST_CASE("an empty TMPDIR is one that is not set") {
+  Launch launch = shell_job({"--standalone"}, "true");
+  for (const std::string variable : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"})
+    launch.environment[variable] = "";
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+}
+
 TEST_CASE("a preloaded interpreter that hangs in a fork does not delay the end of a job") {
   const int interrupts = GENERATE(1, 2);
   CAPTURE(interrupts);
