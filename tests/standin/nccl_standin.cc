@@ -12,6 +12,7 @@
 //   async_error=3     the third operation, counted from 1, fails after it was started
 //   stuck=3           the third operation never ends
 //   blocks=3          the call that starts the third operation returns once it is aborted
+//   slow_calls=100    each call that starts an operation takes 100 ms longer
 //   stuck_close       ncclCommDestroy and ncclCommAbort never return
 //   nothing=3         the third operation moves nothing; set it on every rank, or the others wait
 //
@@ -139,6 +140,9 @@ Result launch_now(Launch launch) {
 }
 
 Result checked(Comm handle) {
+  int extra_ms = 0;
+  is_asked("slow_calls", &extra_ms);
+  std::this_thread::sleep_for(std::chrono::milliseconds(extra_ms));
   Communicator& comm = *of(handle);
   if (comm.looks > 0 || comm.state == kInProgress) {
     return refuse(kInvalidArgument, "the communicator is used while in progress");

@@ -16,6 +16,8 @@ namespace {
 constexpr std::chrono::milliseconds kClosingTime{1000};
 // ncclCommDestroy and ncclCommAbort return when NCCL's threads have ended, whatever these wait for.
 constexpr std::chrono::milliseconds kEndTime{5000};
+// A call that lasts longer waits for another rank, even on a busy machine.
+constexpr std::chrono::milliseconds kLongestCall{200};
 
 // Destroys communicators on other threads: ncclCommDestroy takes half a second, the time after
 // which a thread of NCCL looks whether it shall end.
@@ -230,6 +232,7 @@ nccl::Result CommOwner::call(const Check& check,
     void set(const Check* check) {
       const std::lock_guard lock(owner_.call_mutex_);
       owner_.in_call_ = check;
+      owner_.call_began_ = Deadline::clock::now();
     }
     CommOwner& owner_;
   };
@@ -250,6 +253,7 @@ bool CommOwner::end_late_call() noexcept {
     const std::lock_guard lock(call_mutex_);
     if (in_call_ == nullptr) return false;
     if (why_call_ended_ != nullptr) return true;
+    if (Deadline::clock::now() - call_began_ < kLongestCall) return true;
     try {
       (*in_call_)();
       return true;

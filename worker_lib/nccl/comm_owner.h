@@ -7,7 +7,8 @@
 //          aborts any other.
 // Calls:   a thread inside a blocking call, such as a first one, for which NCCL connects to other
 //          ranks, is released by an abort when the call must end. A thread of the process checks
-//          this while calls are made.
+//          this while calls are made. An abort also frees what the call uses, so a call that has
+//          just begun is not aborted: if it waits for nothing, it returns by itself.
 // Exit:    close_all_at_exit() aborts the operations that are still running.
 // Thread:  any. close() can be called at any time after the CancelToken was raised, or while no
 //          operation is running.
@@ -21,6 +22,7 @@
 #include <memory>
 #include <mutex>
 
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/nccl/abi.h"
 #include "worker_lib/nccl/cancel.h"
 #include "worker_lib/nccl/gpu.h"
@@ -86,7 +88,8 @@ class CommOwner {
   CancelToken* stop_;
   std::timed_mutex using_;
   std::mutex call_mutex_;
-  const Check* in_call_ = nullptr;       // of the thread that is inside a blocking call
+  const Check* in_call_ = nullptr;  // of the thread that is inside a blocking call
+  Deadline::clock::time_point call_began_{};
   std::exception_ptr why_call_ended_{};  // before NCCL has returned
   std::atomic<nccl::Comm> comm_ = nullptr;
   nccl::Comm child_ = nullptr;
