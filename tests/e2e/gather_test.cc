@@ -144,9 +144,9 @@ TEST_CASE("a second Ctrl-C ends a job whose reader is suspended, on all nodes") 
   const fs::path attempt = fs::path(read_file(place + "/error_file")).parent_path();
   CHECK(fs::exists(attempt));
   nodes[0].signal(SIGINT);
-  // Two signals within 200 ms count as one.
+  // Two signals that drun sees within 200 ms count as one, and a busy machine delays the first.
   const auto first = std::chrono::steady_clock::now();
-  REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - first > 300ms; }));
+  REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - first > 1s; }));
   CHECK_FALSE(processes_with("DIR=" + place).empty());  // a normal stop waits for the lines
   nodes[0].signal(SIGINT);
   CHECK(eventually([&] { return processes_with("DIR=" + place).empty(); }));

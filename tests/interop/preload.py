@@ -19,7 +19,7 @@ import time
 import unittest
 
 DRUN = "drun"
-PATIENCE = 60 * int(os.environ.get("DRUN_TEST_SLOWDOWN", "1"))
+PATIENCE = 120 * int(os.environ.get("DRUN_TEST_SLOWDOWN", "1"))
 
 FACTS = """
     import json, os, resource, signal, sys, threading, time

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kClosingTime{1000};
 // ncclCommDestroy and ncclCommAbort return when NCCL's threads have ended, whatever these wait for.
 constexpr std::chrono::milliseconds kEndTime{5000};
 // A call that lasts longer waits for another rank, even on a busy machine.
-constexpr std::chrono::milliseconds kLongestCall{200};
+constexpr std::chrono::milliseconds kLongestCall{500};
 
 // Destroys communicators on other threads: ncclCommDestroy takes half a second, the time after
 // which a thread of NCCL looks whether it shall end.
