@@ -421,4 +421,32 @@ TEST_CASE("a rank's end wakes all waiting ranks at once, on any backend") {
   }
 }
 
+TEST_CASE("a rank's end wakes the ranks that create a group with it") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup world = ProcessGroup::connect(over(backend));
+    world.barrier();
+    if (rank == 0) return;
+    if (rank == 2) raise(SIGKILL);
+    const auto began = Clock::now();
+    try {
+      world.new_group({3, 2, 1});
+    } catch (const WorkerError& error) {
+      expect(error.peer() == 2, "the parent's number of the rank");
+      say(error.what());
+      expect(error.kind() == WorkerError::Kind::PeerLost, "peer lost");
+    }
+    expect(Clock::now() - began < test::scaled(seconds(20)), "long before the timeout");
+  });
+  for (const std::size_t rank : {1u, 3u}) {
+    INFO(ends[rank].said);
+    CHECK(ends[rank].exit_code == 0);
+    CHECK_THAT(ends[rank].said,
+               ContainsSubstring("rank " + std::to_string(rank) +
+                                 ": new_group(): the process of rank 1 ended before it had "
+                                 "connected (numbered as in the new group)"));
+  }
+}
+
 }  // namespace drun

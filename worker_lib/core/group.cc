@@ -607,10 +607,26 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::create(const Subgroup&
         "group/" + std::to_string(number) + "/" + std::to_string(*subgroup.color);
     parts.store = make_prefix_key_store(prefix, parts_.store);
   }
+  // Failures name ranks of the new group.
+  const bool is_renumbered = !std::is_sorted(ranks.begin(), ranks.end()) ||
+                             ranks.back() != static_cast<int>(ranks.size()) - 1;
+  const char* const numbering = is_renumbered ? " (numbered as in the new group)" : "";
+  const auto ended_rank = [&](const std::vector<int>& asked) {
+    const auto has_ended = [&](int rank) {
+      return failure_.ended_rank({ranks[static_cast<std::size_t>(rank)]}, Milliseconds(0));
+    };
+    const auto found = std::find_if(asked.begin(), asked.end(), has_ended);
+    return found == asked.end() ? std::nullopt : std::optional<int>(*found);
+  };
   try {
-    parts.backend = worker::connect_backend(parts, limit.deadline, std::move(*shared));
+    parts.backend = worker::connect_backend(parts, limit.deadline, std::move(*shared), ended_rank);
   } catch (const BackendFailure& failure) {
-    throw error(failure.kind, subgroup.name, failure.what());
+    std::optional<int> peer;
+    if (failure.peer && *failure.peer >= 0 && *failure.peer < parts.size)
+      peer = ranks[static_cast<std::size_t>(*failure.peer)];
+    throw error(failure.kind, subgroup.name, failure.what() + std::string(numbering), peer);
+  } catch (const WorkerError& failure) {
+    throw error(failure.kind(), subgroup.name, failure.message());
   }
   return std::make_shared<Group>(std::move(parts));
 }

@@ -247,9 +247,10 @@ BackendContext context_of(const GroupParts& parts, Deadline deadline) {
 }
 
 std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
-                                         std::shared_ptr<void> split_off) {
+                                         std::shared_ptr<void> split_off, EndedRank ended_rank) {
   BackendContext context = context_of(parts, deadline);
   context.split_off = std::move(split_off);
+  context.ended_rank = std::move(ended_rank);
   return connect_chosen(parts.job->backend, context);
 }
 

@@ -57,10 +57,12 @@ GroupParts part_of(const GroupParts& group, const std::vector<int>& ranks, std::
 // The context of a backend of the group. Its store is a part of the group's.
 BackendContext context_of(const GroupParts& parts, Deadline deadline);
 
-// Connects the backend of a group with these parts. `split_off`: from the parent group's backend.
-// Throws BackendFailure or WorkerError.
+// Connects the backend of a group with these parts. `split_off` and `ended_rank`: from the parent
+// group. Throws BackendFailure or WorkerError.
+using EndedRank = decltype(BackendContext::ended_rank);
 std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
-                                         std::shared_ptr<void> split_off = nullptr);
+                                         std::shared_ptr<void> split_off = nullptr,
+                                         EndedRank ended_rank = nullptr);
 
 GroupParts join(const InitOptions& options);
 

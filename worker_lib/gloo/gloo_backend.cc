@@ -23,6 +23,7 @@
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/gloo/awake_device.h"
+#include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/mesh/message.h"
 #include "worker_lib/tcp/tcp_mesh.h"
@@ -57,29 +58,27 @@ bool contains(const std::string& text, const char* part) {
 std::size_t offset_of(const void* data) { return reinterpret_cast<std::size_t>(data); }
 
 // The group's store, through which Gloo's ranks exchange their addresses. Blocks until the
-// deadline. Errors: WorkerError, as KeyStore's.
+// deadline. Errors: as await_keys.
 class StoreForGloo final : public gloo::rendezvous::Store {
  public:
-  StoreForGloo(std::shared_ptr<KeyStore> store, Deadline deadline)
-      : store_(std::move(store)), deadline_(deadline) {}
+  explicit StoreForGloo(const BackendContext& context) : context_(context) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    store_->set(key, std::string(data.begin(), data.end()), left_until(deadline_));
+    context_.store->set(key, std::string(data.begin(), data.end()), left_until(context_.deadline));
   }
   std::vector<char> get(const std::string& key) override {
-    const std::string value = store_->get(key, left_until(deadline_));
+    const std::string value = await_text(context_, key, other_ranks(context_));
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override {
-    store_->wait(keys, left_until(deadline_));
+    await_keys(context_, keys, other_ranks(context_));
   }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
     wait(keys);
   }
 
  private:
-  std::shared_ptr<KeyStore> store_;
-  Deadline deadline_;
+  const BackendContext context_;
 };
 
 // Newer versions of Gloo take the store by shared pointer.
@@ -211,7 +210,7 @@ GlooMesh::GlooMesh(const BackendContext& context)
     const SignalsBlocked blocked;  // inherited by Gloo's thread
     device_ = gloo::transport::tcp::CreateDevice(attributes);
   }
-  store_ = std::make_shared<StoreForGloo>(context.store, context.deadline);
+  store_ = std::make_shared<StoreForGloo>(context);
   auto connecting = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
   connecting->setTimeout(left_until(context.deadline));
   connect_full_mesh(*connecting, store_, device_);

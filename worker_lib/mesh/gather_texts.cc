@@ -1,13 +1,19 @@
 #include "worker_lib/mesh/gather_texts.h"
 
+#include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
 #include "worker_lib/base/deadline.h"
+#include "worker_lib/base/signature.h"
 
 namespace drun::worker {
 namespace {
+
+// A store that is there answers within this time.
+constexpr std::chrono::milliseconds kAnswerTime{1000};
 
 std::string with_size(const std::string& text) { return std::to_string(text.size()) + ":" + text; }
 
@@ -24,6 +30,49 @@ std::optional<std::string> take_text(std::string_view& all) {
 
 }  // namespace
 
+BackendFailure loss_of_unconnected(int rank) {
+  return {WorkerError::Kind::PeerLost, rank,
+          "the process of rank " + std::to_string(rank) + " ended before it had connected", true};
+}
+
+void await_keys(const BackendContext& context, const std::vector<std::string>& keys,
+                const std::vector<int>& ranks) {
+  KeyStore& store = *context.store;
+  if (!context.ended_rank) return store.wait(keys, left_until(context.deadline));
+  while (true) {
+    try {
+      return store.wait(keys, std::min(left_until(context.deadline), kBetweenEndChecks));
+    } catch (const WorkerError& error) {
+      if (error.kind() != WorkerError::Kind::Timeout) throw;
+    }
+    const std::optional<int> ended = context.ended_rank(ranks);
+    const bool is_late = Deadline::clock::now() >= context.deadline;
+    if (!ended && !is_late) continue;
+    // A rank that has done its part may end.
+    const auto is_there = [&](const std::string& key) { return store.has(key, kAnswerTime); };
+    if (std::all_of(keys.begin(), keys.end(), is_there)) return;
+    if (ended) throw loss_of_unconnected(*ended);
+    std::optional<int> peer;
+    if (ranks.size() == 1) peer = ranks.front();
+    throw BackendFailure(
+        WorkerError::Kind::Timeout, peer,
+        (peer ? "" : "one of ") + describe_ranks(ranks) + " did not connect in time");
+  }
+}
+
+std::string await_text(const BackendContext& context, const std::string& key,
+                       const std::vector<int>& ranks) {
+  if (context.ended_rank) await_keys(context, {key}, ranks);
+  return context.store->get(key, left_until(context.deadline));
+}
+
+std::vector<int> other_ranks(const BackendContext& context) {
+  std::vector<int> ranks(static_cast<std::size_t>(context.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::erase(ranks, context.rank);
+  return ranks;
+}
+
 std::vector<std::string> gather_texts(const BackendContext& context, const std::string& name,
                                       const std::string& own) {
   KeyStore& store = *context.store;
@@ -32,11 +81,11 @@ std::vector<std::string> gather_texts(const BackendContext& context, const std::
   std::string all = with_size(own);
   if (context.rank == 0) {
     for (int rank = 1; rank < context.size; ++rank)
-      all += with_size(store.get(key_of(rank), left_until(context.deadline)));
+      all += with_size(await_text(context, key_of(rank), {rank}));
     store.set(key_of_all, all, left_until(context.deadline));
   } else {
     store.set(key_of(context.rank), own, left_until(context.deadline));
-    all = store.get(key_of_all, left_until(context.deadline));
+    all = await_text(context, key_of_all, other_ranks(context));
   }
   std::vector<std::string> texts;
   texts.reserve(static_cast<std::size_t>(context.size));

@@ -16,7 +16,18 @@ Member connect_member(const BackendContext& group, std::vector<int> ranks, std::
   context.is_debug = false;  // compared by the group as a whole
   context.node_of = nodes_among(group.node_of, ranks);
   if (group.store) context.store = make_prefix_key_store(std::move(name), group.store);
-  return {factory(context), std::move(ranks), std::move(what)};
+  if (group.ended_rank) {
+    context.ended_rank = [ended = group.ended_rank, ranks](const std::vector<int>& asked) {
+      const auto has_ended = [&](int rank) {
+        return ended({ranks[static_cast<std::size_t>(rank)]}).has_value();
+      };
+      const auto found = std::find_if(asked.begin(), asked.end(), has_ended);
+      return found == asked.end() ? std::nullopt : std::optional<int>(*found);
+    };
+  }
+  Member member{.backend = nullptr, .ranks = std::move(ranks), .what = std::move(what)};
+  member.backend = within(member, [&] { return factory(context); });
+  return member;
 }
 
 BackendFailure translated(const Member& member, const BackendFailure& failure) {

@@ -14,6 +14,7 @@
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/base/unix_socket.h"
+#include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
@@ -39,6 +40,23 @@ void keep(Lifelines& lifelines, UniqueFd socket, int rank) {
   throw BackendFailure(Kind::System, message + ": " + std::strerror(errno));
 }
 
+// Until one of these descriptors, of `ranks`, is readable. False if the deadline passes first.
+// Throws PeerLost if one of the ranks has ended.
+bool await_or_lose(const BackendContext& context, const std::vector<int>& fds,
+                   const std::vector<int>& ranks, Deadline deadline) {
+  const auto now = [] { return Deadline::clock::now(); };
+  while (!unix_socket::await_readable(fds, std::min(deadline, now() + kBetweenEndChecks))) {
+    const std::optional<int> ended =
+        context.ended_rank ? context.ended_rank(ranks) : std::optional<int>();
+    if (!ended && now() < deadline) continue;
+    // What an ended process has sent is there by now.
+    if (unix_socket::await_readable(fds, now())) return true;
+    if (!ended) return false;
+    throw loss_of_unconnected(*ended);
+  }
+  return true;
+}
+
 class Leader {
  public:
   Leader(const BackendContext& context, std::size_t segment_bytes)
@@ -56,7 +74,7 @@ class Leader {
     if (!listener_) throw_system("cannot listen on a unix socket");
     context_.store->set(kKey, name, left_until(context_.deadline));
     while (!missing().empty()) {
-      if (!unix_socket::await_readable(watched(), context_.deadline)) give_up();
+      await_ranks();
       admit_stranger();
       hear_strangers();
     }
@@ -123,16 +141,25 @@ class Leader {
     cores_ |= hello->cores;
   }
 
-  [[noreturn]] void give_up() {
+  // Until one of them connects or writes.
+  void await_ranks() const {
     const std::vector<int> ranks = missing();
-    const std::string why = describe_ranks(ranks) + " did not come to share memory with rank 0";
-    const std::string late = to_text(Answer{.kind = Answer::Kind::Late, .why = why});
-    for (const UniqueFd& member : members_) {
-      if (member) unix_socket::send_message(member.get(), late);
+    try {
+      if (await_or_lose(context_, watched(), ranks, context_.deadline)) return;
+      std::optional<int> peer;
+      if (ranks.size() == 1) peer = ranks.front();
+      throw BackendFailure(Kind::Timeout, peer,
+                           describe_ranks(ranks) + " did not come to share memory with rank 0");
+    } catch (const BackendFailure& failure) {
+      const Answer answer{
+          .kind = failure.kind == Kind::Timeout ? Answer::Kind::Late : Answer::Kind::Lost,
+          .lost = failure.peer.value_or(0),
+          .why = failure.what()};
+      for (const UniqueFd& member : members_) {
+        if (member) unix_socket::send_message(member.get(), to_text(answer));
+      }
+      throw;
     }
-    std::optional<int> peer;
-    if (ranks.size() == 1) peer = ranks.front();
-    throw BackendFailure(Kind::Timeout, peer, why);
   }
 
   const BackendContext& context_;
@@ -145,7 +172,7 @@ class Leader {
 
 std::string name_of_leader(const BackendContext& context) {
   try {
-    return context.store->get(kKey, left_until(context.deadline));
+    return await_text(context, kKey, {0});
   } catch (const WorkerError& error) {
     if (error.kind() != Kind::Timeout) throw;
     throw BackendFailure(Kind::Timeout, 0, "rank 0 did not come to share its memory");
@@ -167,12 +194,14 @@ Connection follow(const BackendContext& context, std::size_t segment_bytes) {
                     .segment_bytes = segment_bytes,
                     .cores = own_cores()};
   unix_socket::send_message(leader.get(), to_text(hello));
-  if (!unix_socket::await_readable({leader.get()}, context.deadline + kGrace)) {
+  if (!await_or_lose(context, {leader.get()}, {0}, context.deadline + kGrace)) {
     throw BackendFailure(Kind::Timeout, 0, "rank 0 did not answer");
   }
   auto message = unix_socket::receive_message(leader.get());
   if (!message) throw BackendFailure(Kind::PeerLost, 0, "lost rank 0");
   const Answer answer = parse_answer(message->text, message->fds.size());
+  if (answer.kind == Answer::Kind::Lost && answer.lost >= 0 && answer.lost < context.size)
+    throw BackendFailure(Kind::PeerLost, answer.lost, answer.why, true);
   if (answer.kind != Answer::Kind::Yes) {
     throw BackendFailure(answer.kind == Answer::Kind::Late ? Kind::Timeout : Kind::System,
                          std::nullopt, answer.why);
@@ -202,8 +231,10 @@ Connection connect_ranks(const BackendContext& context, std::size_t segment_byte
 
 namespace {
 
-// The first byte of an answer. For the last two, the rest is the reason.
+// The first byte of an answer. For the last two, the rest is the reason; kLost has a rank before
+// it.
 constexpr char kYes = 'y';
+constexpr char kLost = 'd';
 constexpr char kNo = 'n';
 constexpr char kLate = 'l';
 
@@ -231,6 +262,10 @@ std::string to_text(const Answer& answer) {
   if (answer.kind == Answer::Kind::Yes) {
     return kYes + std::string(reinterpret_cast<const char*>(&answer.cores), sizeof answer.cores);
   }
+  if (answer.kind == Answer::Kind::Lost) {
+    return kLost + std::string(reinterpret_cast<const char*>(&answer.lost), sizeof answer.lost) +
+           answer.why;
+  }
   return (answer.kind == Answer::Kind::Late ? kLate : kNo) + answer.why;
 }
 
@@ -240,6 +275,10 @@ Answer parse_answer(std::string_view text, std::size_t descriptors) {
   if (kind == kYes && descriptors == kDescriptors && text.size() == 1 + sizeof answer.cores) {
     answer.kind = Answer::Kind::Yes;
     std::memcpy(&answer.cores, text.data() + 1, sizeof answer.cores);
+  } else if (kind == kLost && text.size() > sizeof answer.lost) {
+    answer.kind = Answer::Kind::Lost;
+    std::memcpy(&answer.lost, text.data() + 1, sizeof answer.lost);
+    answer.why = text.substr(1 + sizeof answer.lost);
   } else if (kind == kNo || kind == kLate) {
     answer.kind = kind == kLate ? Answer::Kind::Late : Answer::Kind::No;
     answer.why = text.substr(1);

@@ -10,8 +10,8 @@
 // Ends:    the connections stay open, so that they show when a process ends: rank 0 has one to each
 //          other rank, and the others have one to rank 0. (A forked child keeps its parent's
 //          connections open: the group watches the processes as well.)
-// Errors:  BackendFailure: Timeout with the missing ranks, on all connected ranks; or the store's
-//          error.
+// Errors:  BackendFailure, on all connected ranks: Timeout with the missing ranks, or PeerLost if
+//          one of them has ended; or the store's error.
 #pragma once
 
 #include <cstddef>
@@ -68,10 +68,12 @@ struct Answer {
     Yes,
     No,    // the rank does not fit into the group
     Late,  // other ranks have not connected in time
+    Lost,  // another rank has ended before it connected
   };
   Kind kind = Kind::No;
-  CoreMask cores{};   // for Yes: of all ranks
-  std::string why{};  // for No and Late: the reason
+  CoreMask cores{};       // for Yes: of all ranks
+  std::int32_t lost = 0;  // for Lost: that rank
+  std::string why{};      // except for Yes: the reason
   bool operator==(const Answer&) const = default;
 };
 

@@ -230,7 +230,10 @@ struct BackendContext {
   bool connects_later = false;                // may never be used: connect with the first operation
   bool is_lookout = false;                    // another backend beside this one needs its lifelines
   std::shared_ptr<void> split_off = nullptr;  // returned by split() of the parent group's backend
-  Deadline deadline{};                        // for connecting
+  // For a subgroup, while it connects: one of these ranks whose process has ended, as far as this
+  // process knows. Null for the first group.
+  std::function<std::optional<int>(const std::vector<int>& ranks)> ended_rank = nullptr;
+  Deadline deadline{};  // for connecting
 };
 
 // Called on every rank of a new group; returns when connected. Throws BackendFailure or
