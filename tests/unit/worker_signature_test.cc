@@ -71,6 +71,18 @@ TEST_CASE("the description of a disagreement names every group of callers once")
         "rank 0 calls all_reduce(u8 x 4, sum); rank 1 calls barrier()");
 }
 
+TEST_CASE("ranks whose counts differ are described as such") {
+  const auto gathering = [](const std::vector<std::size_t>& counts) {
+    return signature_of(Call{.operation = Operation::AllGather,
+                             .type = DataType::F32,
+                             .counts_out = counts.data(),
+                             .is_uneven = true},
+                        3);
+  };
+  CHECK(describe_disagreement({gathering({1, 1, 1}), gathering({2, 1, 1}), gathering({1, 1, 1})}) ==
+        "ranks 0, 2 call all_gather_v(f32); rank 1 calls all_gather_v(f32) with other counts");
+}
+
 TEST_CASE("consecutive ranks are described as ranges") {
   CHECK(describe_ranks({4}) == "rank 4");
   CHECK(describe_ranks({4, 5}) == "ranks 4, 5");

@@ -101,16 +101,21 @@ std::string describe_ranks(const std::vector<int>& ranks) {
 
 std::string describe_disagreement(const std::vector<Signature>& by_rank) {
   std::vector<Signature> told;
+  std::vector<std::string> calls;
   std::string text;
   for (const Signature& call : by_rank) {
     if (std::find(told.begin(), told.end(), call) != told.end()) continue;
     told.push_back(call);
+    // Of the counts of a _v operation, a signature has only the hash.
+    const bool is_repeated = std::find(calls.begin(), calls.end(), describe(call)) != calls.end();
+    calls.push_back(describe(call));
     std::vector<int> callers;
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
       if (by_rank[rank] == call) callers.push_back(static_cast<int>(rank));
     }
     text += (text.empty() ? "" : "; ") + describe_ranks(callers) +
-            (callers.size() == 1 ? " calls " : " call ") + describe(call);
+            (callers.size() == 1 ? " calls " : " call ") + calls.back() +
+            (is_repeated ? " with other counts" : "");
   }
   return text;
 }
