@@ -325,13 +325,15 @@ TEST_CASE("destroying a group wakes a waiting thread at once") {
 
 TEST_CASE("a forked child is refused the use of its parent's group, which remains intact") {
   const StoreProcess store;
-  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
-    ProcessGroup group = ProcessGroup::connect();
+  const std::string backend = GENERATE("shm+tcp", "tcp", "gloo");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
     group.barrier();
     if (rank == 0) {
       const pid_t child = fork();
       if (child == 0) {
         const std::string error = error_of([&] { group.barrier(); });
+        group.destroy();
         _exit(error.find("usage: ") == 0 && error.find("was forked") != std::string::npos ? 7 : 8);
       }
       int status = 0;

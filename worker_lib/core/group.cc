@@ -631,6 +631,10 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::create(const Subgroup&
   return std::make_shared<Group>(std::move(parts));
 }
 
+void ProcessGroup::Group::destroy() {
+  if (worker::fork_generation() == fork_generation_) failure_.destroy();
+}
+
 bool ProcessGroup::Group::is_idle() {
   const std::unique_lock running(running_, std::try_to_lock);
   return running && unfinished_ == 0 && pending_ == 0;

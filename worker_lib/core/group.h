@@ -64,7 +64,8 @@ class ProcessGroup::Group {
   // Whether no operation is running or pending.
   bool is_idle();
 
-  void destroy() { failure_.destroy(); }
+  // No effect in a forked child: what the group shares belongs to the parent process.
+  void destroy();
 
  private:
   // The text for an operation in errors; made only if needed.
