@@ -172,6 +172,30 @@ TEST_CASE("more gets than the store has connections each end with their own key 
   }
 }
 
+TEST_CASE("a key or value that is too large for a store is refused, and the store stays usable") {
+  const StoreProcess process;
+  const auto store = connect_key_store("127.0.0.1", process.port(), seconds(10));
+  const std::string most(std::size_t{8} << 20, 'x');
+  const std::string key(8191, 'k');
+  const auto refused = [](const std::function<void()>& action) {
+    const std::string error = error_of(action);
+    INFO(error);
+    CHECK_THAT(error, StartsWith("usage: the store's key \"k"));
+    CHECK_THAT(error, ContainsSubstring("is too large; a store takes at most 8"));
+  };
+  refused([&] { store->set("k", most + "x", seconds(10)); });
+  refused([&] { store->compare_set("k", "", most + "x", seconds(10)); });
+  const std::string longer = key + "k";
+  refused([&] { store->set(longer, "", seconds(10)); });
+  refused([&] { store->get(longer, seconds(10)); });
+  refused([&] { store->wait({"k", longer}, seconds(10)); });
+  refused([&] { store->add(longer, 1, seconds(10)); });
+  refused([&] { store->has(longer, seconds(10)); });
+  refused([&] { store->remove(longer, seconds(10)); });
+  store->set(key, most, test::scaled(seconds(10)));
+  CHECK(store->get(key, test::scaled(seconds(10))) == most);
+}
+
 TEST_CASE("a pending get blocks no other operation on the store") {
   const StoreProcess process;
   const auto store = connect_key_store("127.0.0.1", process.port(), seconds(10));

@@ -3,10 +3,13 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -29,6 +32,31 @@ namespace {
   throw WorkerError({.kind = WorkerError::Kind::Store, .message = error.message});
 }
 
+[[noreturn]] void refuse(const std::string& key, const std::string& why) {
+  constexpr std::size_t kShownBytes = 100;
+  const std::string shown = key.size() > kShownBytes ? key.substr(0, kShownBytes) + "..." : key;
+  throw WorkerError(
+      {.kind = WorkerError::Kind::Usage, .message = "the store's key \"" + shown + "\": " + why});
+}
+
+// A server closes the connection of a client that exceeds its limits, and does not answer why.
+void check_sizes(std::span<const std::string> keys,
+                 std::initializer_list<std::string_view> values = {}) {
+  constexpr StoreLimits kLimits;
+  const auto too_large = [](const char* what, std::size_t bytes, std::size_t most) {
+    return std::string(what) + " of " + std::to_string(bytes) +
+           " bytes is too large; a store takes at most " + std::to_string(most);
+  };
+  for (const std::string& key : keys) {
+    constexpr std::size_t kMost = kLimits.key_bytes - 1;  // after a "/"
+    if (key.size() > kMost) refuse(key, too_large("a key", key.size(), kMost));
+  }
+  for (const std::string_view value : values) {
+    if (value.size() > kLimits.value_bytes)
+      refuse(keys.front(), too_large("a value", value.size(), kLimits.value_bytes));
+  }
+}
+
 // Operations take turns on the first connection. While a get or wait holds it, others take a
 // further one, which is opened then and stays. Gets and waits leave one to the other operations: if
 // all others are held, they look for their keys there from time to time.
@@ -39,6 +67,7 @@ class TcpKeyStore final : public KeyStore {
   }
 
   void set(const std::string& key, const std::string& value, Milliseconds timeout) override {
+    check_sizes(std::span(&key, 1), {value});
     const Turn turn(*this, timeout);
     auto done = turn.client().set(key, value);
     // It is not answered: it would be overtaken by what this thread does on the first one next.
@@ -56,6 +85,7 @@ class TcpKeyStore final : public KeyStore {
     return *std::move(value);
   }
   std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
+    check_sizes(std::span(&key, 1));
     const Turn turn(*this, timeout);
     const auto sum = turn.client().add(key, delta);
     if (!sum) turn.raise_silent(sum.error());
@@ -63,6 +93,7 @@ class TcpKeyStore final : public KeyStore {
   }
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired, Milliseconds timeout) override {
+    check_sizes(std::span(&key, 1), {expected, desired});
     const Turn turn(*this, timeout);
     auto value = turn.client().compare_set(key, expected, desired);
     if (!value) turn.raise_silent(value.error());
@@ -73,12 +104,14 @@ class TcpKeyStore final : public KeyStore {
     if (!done) raise(done.error());
   }
   bool has(const std::string& key, Milliseconds timeout) override {
+    check_sizes(std::span(&key, 1));
     const Turn turn(*this, timeout);
     const auto is_there = turn.client().check(std::span(&key, 1));
     if (!is_there) turn.raise_silent(is_there.error());
     return *is_there;
   }
   void remove(const std::string& key, Milliseconds timeout) override {
+    check_sizes(std::span(&key, 1));
     const Turn turn(*this, timeout);
     if (const auto was_there = turn.client().remove(key); !was_there)
       turn.raise_silent(was_there.error());
@@ -136,6 +169,7 @@ class TcpKeyStore final : public KeyStore {
   template <typename Action>
   auto await(std::span<const std::string> keys, Milliseconds timeout, const Action& action)
       -> std::invoke_result_t<Action, StoreClient&> {
+    check_sizes(keys);
     constexpr Milliseconds kMostPause{100};
     const Deadline deadline = worker::deadline_in(timeout);
     for (Milliseconds pause{10};; pause = std::min(2 * pause, kMostPause)) {

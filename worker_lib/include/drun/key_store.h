@@ -3,10 +3,12 @@
 // at MASTER_ADDR:MASTER_PORT.
 //
 // Values:  bytes. A missing key counts as 0 for add and as empty for compare_set.
+// Limits:  on a TCP store, 8,191 bytes for a key with its prefixes, and 8 MiB for a value.
 // Owner:   shared by its users.
 // Thread:  any, concurrently. Gets and waits block no other call. On a TCP store, up to three have
 //          a connection each; further ones look for their keys every 100 ms.
-// Errors:  throws WorkerError: Timeout if a key of get or wait is not set in time; Store if the
+// Errors:  throws WorkerError: Usage for a key or value over the limit; Timeout if a key of get or
+// wait is not set in time; Store if the
 //          store cannot be reached any more or does not respond.
 #pragma once
 
