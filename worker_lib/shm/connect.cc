@@ -231,8 +231,8 @@ Connection connect_ranks(const BackendContext& context, std::size_t segment_byte
 
 namespace {
 
-// The first byte of an answer. For the last two, the rest is the reason; kLost has a rank before
-// it.
+// The first byte of an answer. The rest of No and Late is the reason, that of Lost a rank and the
+// reason.
 constexpr char kYes = 'y';
 constexpr char kLost = 'd';
 constexpr char kNo = 'n';

@@ -8,8 +8,8 @@
 // Thread:  any, concurrently. Gets and waits block no other call. On a TCP store, up to three have
 //          a connection each; further ones look for their keys every 100 ms.
 // Errors:  throws WorkerError: Usage for a key or value over the limit; Timeout if a key of get or
-// wait is not set in time; Store if the
-//          store cannot be reached any more or does not respond.
+//          wait is not set in time; Store if the store cannot be reached any more or does not
+//          respond.
 #pragma once
 
 #include <chrono>
