@@ -285,14 +285,16 @@ void restart(RoundStep& step) {
     return finish(step, WorkersFailed{state.failures.failures()});
   }
   const RestartPolicy& policy = state.spec.restart;
+  const int startup_failures_before = state.streak.startup_failures;
   state.streak = streak_with_this_round(state);
+  const bool is_startup_failure = state.streak.startup_failures > startup_failures_before;
   state.restarts.push_back(step.now);
   const int number = static_cast<int>(state.restarts.size());
   const int counted = restarts_counted(policy, restarts_of_budget(state), step.now);
-  const Milliseconds pause =
-      std::max(pause_before(policy, counted),
-               pause_after(policy, state.streak,
-                           std::hash<std::string>()(state.spec.run_id + std::to_string(number))));
+  const std::size_t seed = std::hash<std::string>()(state.spec.run_id + std::to_string(number));
+  const Milliseconds startup_pause =
+      is_startup_failure ? pause_after(policy, state.streak, seed) : Milliseconds(0);
+  const Milliseconds pause = std::max(pause_before(policy, counted), startup_pause);
   step.log(LogLevel::Warning,
            "restart " + std::to_string(number) +
                (policy.per_progress ? ", " + std::to_string(counted) : "") + " of at most " +

@@ -126,9 +126,9 @@ FailureStreak next_streak(const FailureStreak& streak, const RestartPolicy& poli
 std::optional<std::string> streak_objection(const RestartPolicy& policy,
                                             const FailureStreak& streak);
 
-// The pause after a streak: startup_pause, doubled for each failure but the first, at most
-// most_pause; and up to a quarter more, which `seed` decides, so that jobs that failed together do
-// not start together.
+// The pause after the last failure of a streak: startup_pause, doubled for each failure but the
+// first, at most most_pause; and up to a quarter more, which `seed` decides, so that jobs that
+// failed together do not start together.
 std::chrono::milliseconds pause_after(const RestartPolicy& policy, const FailureStreak& streak,
                                       std::size_t seed);
 

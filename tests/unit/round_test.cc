@@ -1,6 +1,7 @@
 #include "rendezvous/coordinator/round.h"
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 
 #include "rendezvous/protocol/control_wire.h"
@@ -399,6 +400,26 @@ TEST_CASE("the pause after each start-up failure is twice as long as the last") 
     round.event(RoundTick{});
     REQUIRE(round.state.phase == RoundPhase::Running);
   }
+}
+
+TEST_CASE("a kill from outside between start-up failures is followed by a restart at once") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.startup_pause = 1s;
+  const auto fail = [&round](const ExitStatus& status) {
+    AgedFailure failure = aged_failure(1);
+    failure.failure.status = status;
+    round.receive(RoundDriver::peer(1), Failed{round.state.round, failure});
+    stop_all(round);
+  };
+  fail(Exited{3});
+  REQUIRE(round.state.phase == RoundPhase::Pausing);
+  round.now = round.state.resume_at;
+  round.event(RoundTick{});
+  fail(Killed{SIGKILL});
+  CHECK(round.state.phase == RoundPhase::Running);
+  fail(Exited{4});
+  REQUIRE(round.state.phase == RoundPhase::Pausing);
+  CHECK(round.state.resume_at - round.now >= 2s);
 }
 
 TEST_CASE("before the job's deadline its workers get a notice, and the job ends as preempted") {
