@@ -10,19 +10,29 @@
 namespace drun::agent {
 namespace {
 
-// Without PyTorch's "[rank1]: ", and with all other blanks.
+// Without PyTorch's "[rank1]: ", and with all other blanks. Each init_process_group() of a process
+// adds one.
 std::string_view behind_rank_mark(std::string_view line) {
-  if (!line.starts_with("[rank")) return line;
-  const std::size_t end = line.find("]:");
-  if (end == line.npos || end > 16) return line;
-  line.remove_prefix(end + 2);
-  if (line.starts_with(' ')) line.remove_prefix(1);
+  while (line.starts_with("[rank")) {
+    const std::size_t end = line.find("]:");
+    if (end == line.npos || end > 16) break;
+    line.remove_prefix(end + 2);
+    if (line.starts_with(' ')) line.remove_prefix(1);
+  }
   return line;
 }
 
-// A C++ frame that PyTorch prints behind an error.
+// A C++ frame that PyTorch prints behind an error: "frame #7: ...", or with
+// TORCH_SHOW_CPP_STACKTRACES=1 "#7 c10::Error::Error(...) from /x/libc10.so:714418".
 bool is_frame_of_torch(std::string_view line) {
-  return behind_rank_mark(line).starts_with("frame #");
+  constexpr std::string_view kDigits = "0123456789";
+  line = behind_rank_mark(line);
+  if (line.starts_with("frame #")) return true;
+  if (!line.starts_with('#')) return false;
+  line = trimmed(line);
+  const std::size_t number = line.find_last_not_of(kDigits);
+  return line.size() > 1 && kDigits.find(line[1]) != kDigits.npos &&
+         line.find(" from ") != line.npos && line[number] == ':' && number + 1 < line.size();
 }
 
 std::string as_shown(std::string_view line) {

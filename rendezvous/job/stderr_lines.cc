@@ -39,10 +39,12 @@ bool is_fatal_of_glog(std::string_view line) {
 std::string_view without_rank_mark(std::string_view line) {
   line = trimmed(line);
   constexpr std::string_view kMark = "[rank";
-  if (!line.starts_with(kMark)) return line;
-  const std::size_t end = line.find_first_not_of("0123456789", kMark.size());
-  if (end == line.npos || end == kMark.size() || !line.substr(end).starts_with("]:")) return line;
-  return trimmed(line.substr(end + 2));
+  while (line.starts_with(kMark)) {
+    const std::size_t end = line.find_first_not_of("0123456789", kMark.size());
+    if (end == line.npos || end == kMark.size() || !line.substr(end).starts_with("]:")) break;
+    line = trimmed(line.substr(end + 2));
+  }
+  return line;
 }
 
 bool is_exception_line(std::string_view line) {

@@ -7,7 +7,7 @@
 
 namespace drun {
 
-// Without blanks at both ends and PyTorch's "[rank1]:" at the beginning.
+// Without blanks at both ends and PyTorch's marks at the beginning: "[rank1]:", one or more.
 std::string_view without_rank_mark(std::string_view line);
 
 // "ValueError: bad loss", "torch.distributed.DistBackendError: NCCL error in ...", "MemoryError".

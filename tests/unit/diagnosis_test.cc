@@ -346,7 +346,7 @@ std::vector<Case> cases() {
                        "code?"})}),
        Fault::Desync, "ranks", kNo});
   add({"ranks time out in different operations",
-       failed({exited(0, in_call("[rank0]: ", "all_reduce", 13, kGlooTimeout)),
+       failed({exited(0, in_call("[rank0]: [rank0]: ", "all_reduce", 13, kGlooTimeout)),
                exited(1, in_call("[rank1]: ", "broadcast", 12, kGlooTimeout))},
               2),
        Fault::Desync, "ranks 0, 1", kNo});

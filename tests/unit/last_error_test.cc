@@ -112,7 +112,7 @@ TEST_CASE("exceptions that Python ignored do not replace the error") {
 }
 
 TEST_CASE("PyTorch's C++ frames are not among the lines that explain an error") {
-  for (const std::string mark : {"", "[rank3]: "}) {
+  for (const std::string mark : {"", "[rank3]: ", "[rank3]: [rank3]: "}) {
     std::string frames;
     for (int i = 0; i < 30; ++i) frames += mark + "frame #" + std::to_string(i) + ": c10::Error\n";
     const std::string reason = mark + "Last error:\n";

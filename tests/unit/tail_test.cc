@@ -40,11 +40,18 @@ TEST_CASE("PyTorch's C++ frames behind an error do not push it out of the last l
   REQUIRE(lines.size() == 5);
   CHECK(lines[1] == "  what():  CUDA error: uncorrectable ECC error encountered");
   CHECK(lines[4] == "Aborted");
-  // PyTorch's hook for exceptions marks each line.
-  text = "[rank12]: RuntimeError: CUDA error: x\n";
-  for (int i = 0; i < 30; ++i)
-    text += "[rank12]: frame #" + std::to_string(i) + ": c10::Error (a)\n";
-  CHECK(last_lines(text) == TailLines{"[rank12]: RuntimeError: CUDA error: x"});
+  // PyTorch's hook for exceptions marks each line, once for each init_process_group().
+  for (const std::string mark : {"[rank12]: ", "[rank3]: [rank3]: "}) {
+    text = mark + "RuntimeError: CUDA error: x\n";
+    for (int i = 0; i < 30; ++i) {
+      text += mark + "frame #" + std::to_string(i) + ": c10::Error (a)\n";
+      // With TORCH_SHOW_CPP_STACKTRACES=1.
+      text += mark + "#" + std::to_string(i) + " c10::Error::Error() from /x/libc10.so:714418\n";
+    }
+    CHECK(last_lines(text) == TailLines{mark + "RuntimeError: CUDA error: x"});
+  }
+  text = "#1 from 3:\n#x from 3:1\n# from /x:2\n#2 of 3:4\n";
+  CHECK(last_lines(text).size() == 4);
 }
 
 TEST_CASE("lines of a tail are truncated at the limit") {
