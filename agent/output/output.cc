@@ -64,6 +64,10 @@ void Output::open_consoles() {
   if (!is_same_file(fds_.out, fds_.err)) err_ = make_console(fds_.err, "stderr");
 }
 
+bool Output::keeps_files() const {
+  return !files_->is_temporary() || keeps_streams_ || (gathered_ && gathered_->has_files());
+}
+
 bool Output::holds_streams() const {
   for (const auto& streams : spec_.streams)
     for (const StreamPlan& plan : streams)
@@ -325,10 +329,9 @@ void Output::finish(const std::optional<FileWriter::Time>& deadline) {
   run_until(
       io_, [this] { return is_flushed(); }, deadline);
   if (!is_flushed()) stop();
-  const bool keeps_files = keeps_streams_ || (gathered_ && gathered_->has_files());
   // Removing files from a file system that hangs would hang, too.
   const bool can_remove = !(is_given_up_ || is_log_given_up_) || files_->is_in_memory();
-  if (files_->is_temporary() && !keeps_files && can_remove) files_->remove();
+  if (!keeps_files() && can_remove) files_->remove();
 }
 
 void Output::stop() {

@@ -113,6 +113,9 @@ class Output {
   // is none (stderr_record.h). Call it after stderr_tail().
   std::string error_before_tail(int local_rank) const;
 
+  // Whether the files of the current round remain when drun exits. Call it once they are open.
+  bool keeps_files() const;
+
   // Runs `job` in the log directory's thread, after pending writes to its files. `done` is called
   // once, from the loop; `has_run` is false after stop().
   void run_off_loop(std::function<void()> job, std::function<void(bool has_run)> done) {

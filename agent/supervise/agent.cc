@@ -276,13 +276,16 @@ void Agent::finish_writing() {
 
 void Agent::write_error_file(const LastWaits& waits) {
   if (spec_.error_file.empty() || has_succeeded(*outcome_)) return;
+  const auto* failed = std::get_if<WorkersFailed>(&outcome_->ending);
+  const std::string root_file =
+      failed != nullptr ? runner_.failures().error_file_of(failed->failures.front()) : "";
   FileWriter writer(io_, log_, {});
   auto written = std::make_shared<Result<void>>();
-  writer.run(
-      [spec = spec_, outcome = *outcome_, written] { *written = leave_error_file(spec, outcome); },
-      [this, written](bool has_run) {
-        if (has_run && !*written) log_.warning(written->error().message);
-      });
+  writer.run([spec = spec_, outcome = *outcome_, root_file,
+              written] { *written = leave_error_file(spec, outcome, root_file); },
+             [this, written](bool has_run) {
+               if (has_run && !*written) log_.warning(written->error().message);
+             });
   run_until(
       io_, [&writer] { return writer.is_idle(); }, waits.files_until());
   if (!writer.is_idle())

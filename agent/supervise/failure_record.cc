@@ -174,6 +174,7 @@ void RoundFailures::begin_round(const World& world) {
   ends_.clear();
   stacks_.clear();
   full_.clear();
+  error_files_.clear();
 }
 
 supervision::FailureKind RoundFailures::kind_of(const WorkerEnd& end) const {
@@ -227,6 +228,10 @@ void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::functio
       for (std::size_t i = 0; i < full->size(); ++i) {
         FullFailure& each = (*full)[i];
         if (!each.error_file) log_.warning(each.error_file.error().message);
+        if (std::string& path = each.failure.error_file; !path.empty()) {
+          error_files_.emplace(each.failure.rank, path);
+          if (!output_.keeps_files()) path.clear();
+        }
         full_.push_back({std::move(each.failure), sources[i].brief.seen});
       }
     } else {
@@ -246,6 +251,11 @@ void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::functio
       on_end);
 }
 
+std::string RoundFailures::error_file_of(const Failure& failure) const {
+  const auto found = error_files_.find(failure.rank);
+  return found != error_files_.end() && failure.round == world_.round ? found->second : "";
+}
+
 void RoundFailures::complete(const std::function<std::vector<std::string>(int pid)>& gpu_faults) {
   for (rendezvous::SeenFailure& each : full_)
     each.failure.traceback = with_kernel_log(each.failure.traceback, gpu_faults(each.failure.pid));
@@ -254,7 +264,8 @@ void RoundFailures::complete(const std::function<std::vector<std::string>(int pi
   first = with_stacks(first, stacks_);
 }
 
-Result<void> leave_error_file(const AgentSpec& spec, const Outcome& outcome) {
+Result<void> leave_error_file(const AgentSpec& spec, const Outcome& outcome,
+                              const std::string& root_file) {
   if (spec.error_file.empty()) return {};
   Result<void> written;
   if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {
@@ -262,8 +273,9 @@ Result<void> leave_error_file(const AgentSpec& spec, const Outcome& outcome) {
     // Agents of one host share its files.
     const bool is_here =
         spec.join.elastic ? root.host == spec.host : root.node_rank == spec.join.node_rank;
-    if (is_here && !root.error_file.empty()) {
-      written = pass_on_error_file(root.error_file, spec.error_file, exit_code(root.status));
+    const std::string file = !root_file.empty() ? root_file : is_here ? root.error_file : "";
+    if (!file.empty()) {
+      written = pass_on_error_file(file, spec.error_file, exit_code(root.status));
     } else if (!root.message.empty()) {
       written = write_error_file(spec.error_file, {.message = root.message,
                                                    .traceback = shown_traceback(root.traceback),

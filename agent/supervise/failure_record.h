@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,7 +66,10 @@ class RoundFailures {
   void read(const std::vector<WorkerStreams>& streams, std::function<void()> on_read);
   // Call after read(). `gpu_faults`: the lines of the kernel log that may concern a worker.
   void complete(const std::function<std::vector<std::string>(int pid)>& gpu_faults);
+  // They name only error files that remain when drun exits.
   const std::vector<rendezvous::SeenFailure>& full() const { return full_; }
+  // The error file of one of these failures, until drun exits; empty: none, or another round's.
+  std::string error_file_of(const Failure& failure) const;
 
  private:
   Log log_;
@@ -75,12 +79,15 @@ class RoundFailures {
   std::vector<WorkerEnd> ends_;
   std::string stacks_;
   std::vector<rendezvous::SeenFailure> full_;
+  std::map<int, std::string> error_files_;  // by rank
   rendezvous::DeadlineTimer reading_limit_;
 };
 
 // Writes drun's own TORCHELASTIC_ERROR_FILE (spec.error_file) if the job failed. If the root
-// cause's error file is on this node, copies it and adds the exit code; otherwise writes the file
-// from the outcome. Does nothing if spec.error_file is empty. Blocks.
-Result<void> leave_error_file(const AgentSpec& spec, const Outcome& outcome);
+// cause's error file is on this node (`root_file`, or the one that the failure names), copies it
+// and adds the exit code; otherwise writes the file from the outcome. Does nothing if
+// spec.error_file is empty. Blocks.
+Result<void> leave_error_file(const AgentSpec& spec, const Outcome& outcome,
+                              const std::string& root_file);
 
 }  // namespace drun::agent

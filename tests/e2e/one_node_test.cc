@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/support/catch.h"
@@ -387,6 +388,28 @@ TEST_CASE("the report contains rank, code, stderr and the error file's message")
   const auto passed_on = nlohmann::json::parse(read_file(directory.file("passed-on.json")));
   CHECK(passed_on["message"]["message"] == "ValueError: bad seed");
   CHECK(passed_on["message"]["errorCode"] == 9);
+}
+
+TEST_CASE("the report names only error files that remain, and drun's own has the whole record") {
+  const TemporaryDirectory directory;
+  for (const bool keeps_files : {false, true}) {
+    CAPTURE(keeps_files);
+    Words options{"--report=" + directory.file("report.json")};
+    if (keeps_files) options.push_back("--log-dir=" + directory.file("logs"));
+    Launch launch =
+        shell_job(options, R"(echo '{"message":{"message":"m","extraInfo":{"more":"x"}}}' )"
+                           R"(>"$TORCHELASTIC_ERROR_FILE"; exit 3)");
+    launch.environment["TORCHELASTIC_ERROR_FILE"] = directory.file("own.json");
+    const Ended ended = run(launch);
+    REQUIRE(ended.code == 3);
+    const auto cause =
+        nlohmann::json::parse(read_file(directory.file("report.json"))).at("root_cause");
+    CHECK(cause.at("message") == "m");
+    CHECK(cause.at("error_file").is_string() == keeps_files);
+    CHECK((ended.err.find("  files ") != std::string::npos) == keeps_files);
+    if (keeps_files) CHECK(std::filesystem::exists(cause.at("error_file").get<std::string>()));
+    CHECK_THAT(read_file(directory.file("own.json")), ContainsSubstring(R"("more":"x")"));
+  }
 }
 
 TEST_CASE("an error file that cannot be used is named with the reason") {
