@@ -134,6 +134,7 @@ void Output::open_round(const World& world, Opened on_open) {
   close_worker_ends();
   filtered_ = {};
   world_ = world;
+  note_ranks();
   trip_ = link_ ? link_->trip() : std::nullopt;
   workers_.resize(static_cast<std::size_t>(world.local_world_size));
   on_open_ = std::move(on_open);
@@ -159,6 +160,16 @@ void Output::open_round(const World& world, Opened on_open) {
     none.error = Error{ErrorCode::System, "gave up on the log directory"};
     finish_opening(none);
   });
+}
+
+void Output::note_ranks() {
+  const RoundRanks now{
+      .first_round = world_.round, .base_rank = world_.base_rank, .count = world_.local_world_size};
+  if (!ranks_.empty() && ranks_.back().base_rank == now.base_rank &&
+      ranks_.back().count == now.count)
+    return;
+  if (ranks_.size() >= kMostRoundRanks) ranks_.pop_front();
+  ranks_.push_back(now);
 }
 
 void Output::finish_opening(RoundFiles& opened) {
@@ -392,11 +403,17 @@ std::vector<WorkerLogs> Output::worker_logs(int round) const {
 
 std::optional<RankLog> Output::rank_log(const RankRound& of, bool is_stderr) const {
   const Stream stream = is_stderr ? Stream::Stderr : Stream::Stdout;
-  const int local_rank = of.rank - world_.base_rank;
-  if (local_rank >= 0 && local_rank < static_cast<int>(workers_.size())) {
+  const auto ranks = std::find_if(ranks_.rbegin(), ranks_.rend(), [&of](const RoundRanks& each) {
+    return each.first_round <= of.round;
+  });
+  const int local_rank = ranks == ranks_.rend() ? -1 : of.rank - ranks->base_rank;
+  if (local_rank >= 0 && local_rank < ranks->count) {
     if (trip_ || !plan_of(local_rank, stream).to_file) return std::nullopt;
-    return RankLog{.path = files_->stream_path(of.round, number_of(local_rank), stream),
-                   .label = label_of(spec_, origin_of(local_rank, stream))};
+    LineOrigin origin = origin_of(local_rank, stream);
+    origin.rank = of.rank;
+    return RankLog{
+        .path = files_->stream_path(of.round, spec_.gathers ? of.rank : local_rank, stream),
+        .label = label_of(spec_, origin)};
   }
   if (!gathered_ || !files_->has_place()) return std::nullopt;
   return RankLog{.path = files_->stream_path(of.round, of.rank, stream),

@@ -26,6 +26,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -173,7 +174,7 @@ class Output {
   std::vector<WorkerLogs> worker_logs(int round) const;
 
   // A log file on this node; with OutputSpec::gathers on the coordinator's, of any rank of the job.
-  // In a round before the latest: of the worker that has the rank now.
+  // Absent if the rank was not on this node in that round.
   struct RankRound {
     int rank = 0;
     int round = 0;
@@ -236,6 +237,13 @@ class Output {
     return spec_.gathers ? world_.base_rank + local_rank : local_rank;
   }
   LineOrigin origin_of(int local_rank, Stream stream) const;
+  // This node's ranks from a round on. An elastic job may change them.
+  struct RoundRanks {
+    int first_round = 0;
+    int base_rank = 0;
+    int count = 0;
+  };
+  static constexpr std::size_t kMostRoundRanks = 64;
   // Null: it does not pass through drun.
   WorkerStream* stderr_of(int local_rank) const;
   void open_gathering();
@@ -244,6 +252,7 @@ class Output {
   std::unique_ptr<Console> make_console(int fd, std::string name);
   void open_consoles();
   bool holds_streams() const;
+  void note_ranks();
   std::size_t pipe_bytes() const;
   RoundFiles files_of_round() const;
   void finish_opening(RoundFiles& opened);
@@ -293,6 +302,7 @@ class Output {
   std::array<std::shared_ptr<FileWriter::File>, 2> filtered_;
   std::function<void(int)> on_first_print_;
   std::vector<Worker> workers_;
+  std::deque<RoundRanks> ranks_;  // oldest first
   std::vector<UniqueFd> worker_ends_;
   std::vector<UniqueFd> worker_files_;
   asio::steady_timer patience_;

@@ -33,6 +33,7 @@ constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kStatusInterval{500};
 constexpr std::chrono::milliseconds kStatusLimit{200};
 constexpr std::chrono::milliseconds kRemoteInterval{300};
+constexpr int kMostLooksInVain = 3;
 constexpr std::chrono::seconds kRemoteLimit{7};  // agents answer within 6 s
 
 Error logs_error(std::string message) { return Error{ErrorCode::System, std::move(message)}; }
@@ -92,7 +93,8 @@ class LogFile {
   }
 
   bool is_remote() const { return remote_.has_value(); }
-  // Of the node that has the file; as far as it was read.
+  bool is_open() const { return fd_ || is_open_; }
+  // Of the node that has the rank, as far as it has answered.
   std::optional<int> latest_round() const { return latest_round_; }
   std::optional<int> round() const { return remote_ ? remote_->query.round : std::nullopt; }
   const std::string& label() const { return label_; }
@@ -128,15 +130,20 @@ class LogFile {
     std::string answer = ask(std::numeric_limits<std::int64_t>::max());
     const std::optional<agent::LogPart> part = agent::parse_log_answer(answer);
     if (!part) return path_ + ": the agent on this machine does not answer";
+    note_round(*part);
     if (!part->note.empty()) return path_ + ": " + part->note;
     if (!remote_->query.round) remote_->query.round = part->round;
-    latest_round_ = part->round;
     label_ = part->label;
     is_open_ = true;
     if (tail)
       offset_ = tail_offset([this](auto offset, auto bytes) { return read_at(offset, bytes); },
                             part->size_bytes, *tail);
     return "";
+  }
+
+  // An answer that comes from no node has round 0.
+  void note_round(const agent::LogPart& part) {
+    latest_round_ = std::max(latest_round_.value_or(0), part.round);
   }
 
   std::string ask(std::uint64_t offset) const {
@@ -161,9 +168,9 @@ class LogFile {
   std::string read_at(std::uint64_t offset, std::size_t bytes) {
     if (remote_) {
       std::optional<agent::LogPart> part = agent::parse_log_answer(ask(offset));
+      if (part) note_round(*part);
       has_trouble_ = !part || !part->note.empty();
       if (has_trouble_) return "";
-      latest_round_ = part->round;
       part->text.resize(std::min(part->text.size(), bytes));
       return std::move(part->text);
     }
@@ -307,14 +314,17 @@ class LogsView {
     while (true) {
       const bool is_over =
           std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.is_gone; });
-      for (Node& node : nodes_)
+      for (Node& node : nodes_) {
         for (Stream& stream : node.streams)
           if (!print_new(stream)) return printer_.exit_code();
+        std::erase_if(node.streams, [](const Stream& stream) { return stream.is_over; });
+      }
       if (is_over) return finish();
       if (!wait()) return printer_.exit_code();
       if (std::chrono::steady_clock::now() < next_status) continue;
       for (Node& node : nodes_)
         if (!node.is_gone && !refresh(node)) return printer_.exit_code();
+      follow_elsewhere();
       next_status = std::chrono::steady_clock::now() + kStatusInterval;
     }
   }
@@ -326,7 +336,9 @@ class LogsView {
     std::optional<TailWish> tail{};
     std::chrono::steady_clock::time_point next_look{};
     std::string trouble{};     // why a file of another node cannot be read
+    int looks_in_vain = 0;     // at a file of a round that is over, in a row
     bool is_optional = false;  // the rank's other stream can be read
+    bool is_over = false;      // of another node: its further rounds are read here
     LogFile file;
   };
   struct Node {
@@ -350,10 +362,46 @@ class LogsView {
     node.round = logs.round;
     node.logs = logs;
     for (const RankLogs& rank : logs.ranks) {
-      if (!is_wanted(rank.rank)) continue;
+      if (!is_wanted(rank.rank) || is_read_through_agent(rank.rank, logs.round)) continue;
       if (command_.has_stdout) add(node, rank, rank.stdout_file, false);
       if (command_.has_stderr) add(node, rank, rank.stderr_file, true);
     }
+  }
+
+  // A rank of an elastic job may move between this machine and others. In each round, one stream
+  // reads its file.
+  bool is_read_through_agent(int rank, const std::optional<int>& round) const {
+    return has_stream([&](const Stream& stream) {
+      return stream.rank == rank && stream.file.is_remote() && round &&
+             stream.file.round().value_or(*round) >= *round;
+    });
+  }
+  bool is_read_here(const Stream& other, int round) const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+      return node.round.value_or(0) >= round &&
+             std::any_of(node.streams.begin(), node.streams.end(), [&](const Stream& stream) {
+               return !stream.file.is_remote() && stream.rank == other.rank &&
+                      stream.is_stderr == other.is_stderr;
+             });
+    });
+  }
+  template <typename Is>
+  bool has_stream(const Is& is) const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&is](const Node& node) {
+      return std::any_of(node.streams.begin(), node.streams.end(), is);
+    });
+  }
+
+  // Named ranks that are no longer on this machine.
+  void follow_elsewhere() {
+    std::optional<int> round;
+    for (const Node& node : nodes_) round = std::max(round, node.round);
+    RankRanges read;
+    for (const Node& node : nodes_)
+      for (const Stream& stream : node.streams) read.push_back({stream.rank, stream.rank});
+    normalize(read);
+    const RankRanges missing = difference(job_.ranks, read);
+    if (round && count_of(missing) <= kMostRemoteRanks) add_remote(missing, round);
   }
 
   // Lines of a file of another node get the label that its agent names.
@@ -390,8 +438,8 @@ class LogsView {
     return {};
   }
 
-  // Through an agent of this machine.
-  void add_remote(const RankRanges& ranks) {
+  // Through an agent of this machine. Without a round: the latest.
+  void add_remote(const RankRanges& ranks, const std::optional<int>& round = std::nullopt) {
     const std::string socket = socket_of("drun-logs", nodes_.front().names.agent_pid);
     for (const RankRange& range : ranks) {
       for (int rank = range.first; rank <= range.last; ++rank) {
@@ -400,9 +448,10 @@ class LogsView {
           nodes_.front().streams.push_back(
               {.rank = rank,
                .is_stderr = is_stderr,
-               .tail = tail_,
+               .tail = has_tail_ ? tail_ : std::nullopt,
                .file = LogFile(
-                   RemoteLog{.socket = socket, .query = {.rank = rank, .is_stderr = is_stderr}},
+                   RemoteLog{.socket = socket,
+                             .query = {.rank = rank, .round = round, .is_stderr = is_stderr}},
                    LogLines("", pattern_))});
         }
       }
@@ -451,13 +500,19 @@ class LogsView {
     const auto now = std::chrono::steady_clock::now();
     if (now < stream.next_look) return true;
     stream.next_look = now + kRemoteInterval;
-    const bool was_open = stream.file.latest_round().has_value();
-    if (!stream.file.open(stream.tail).empty()) return true;
-    if (!was_open) label_remote(stream.file);
-    if (!print_rest(stream.file, false)) return false;
-    if (stream.file.has_trouble() || *stream.file.latest_round() <= *stream.file.round())
+    const bool was_open = stream.file.is_open();
+    bool can_read = stream.file.open(stream.tail).empty();
+    if (can_read && !was_open) label_remote(stream.file);
+    if (can_read && !print_rest(stream.file, false)) return false;
+    can_read = can_read && !stream.file.has_trouble();
+    if (!stream.file.round() || stream.file.latest_round().value_or(0) <= *stream.file.round())
       return true;
+    // The node that has the rank now may not be the one that had it in the file's round.
+    if (!can_read && ++stream.looks_in_vain < kMostLooksInVain) return true;
     if (!print_rest(stream.file, true)) return false;  // written before the next round began
+    stream.is_over = is_read_here(stream, *stream.file.round() + 1);
+    if (stream.is_over) return true;
+    stream.looks_in_vain = 0;
     stream.file = stream.file.in_next_round(LogLines("", pattern_));
     stream.tail.reset();
     stream.next_look = now;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -386,6 +387,57 @@ TEST_CASE("drun logs on one node prints and follows the lines of ranks of other 
   CHECK(ended.code == 0);
   CHECK(ended.out == "rank 0 round 0\nrank 0 round 1\n");
   nodes.wait();
+}
+
+TEST_CASE("drun logs --follow stays with a rank that moves to another node") {
+  const TemporaryDirectory directory;
+  const std::string id = own_id("logs-moves");
+  const Words options{"--nnodes=2:3",
+                      "--rdzv-backend=c10d",
+                      "--rdzv-endpoint=127.0.0.1:" + std::to_string(free_port()),
+                      "--rdzv-id=" + id,
+                      "--tee=1",
+                      "--log-dir=" + directory.path(),
+                      "--min-uptime=0"};
+  const std::string script =
+      "[ $RANK != 2 ] || echo first; echo rank $RANK round $DRUN_ROUND; exec sleep 60";
+  const auto start = [&](bool is_host) {
+    const std::string conf = std::string("--rdzv-conf=last_call_timeout=30,is_host=");
+    return std::make_unique<Running>(
+        shell_job(options + Words{conf + (is_host ? "1" : "0")}, script));
+  };
+  const std::unique_ptr<Running> first = start(true);
+  std::unique_ptr<Running> leaving = start(false);
+  std::unique_ptr<Running> moving = start(false);
+  REQUIRE(first->prints("rank 0 round 0\n"));
+  REQUIRE(eventually(
+      [&] { return (leaving->out() + moving->out()).find("rank 2") != std::string::npos; }));
+  if (leaving->out().find("rank 2") != std::string::npos) std::swap(leaving, moving);
+  const auto follow = [](const Running& agent, const std::string& rank) {
+    return std::make_unique<Running>(
+        Launch{.argv = {drun_program(), "logs", std::to_string(agent.pid()), rank, "--stdout",
+                        "--follow"}});
+  };
+  const auto from_afar = follow(*first, "1");
+  const auto at_its_next_node = follow(*moving, "1");
+  const auto at_its_last_node = follow(*moving, "2");
+  CHECK(from_afar->prints("rank 1 round 0\n"));
+  CHECK(at_its_next_node->prints("rank 1 round 0\n"));
+  CHECK(at_its_last_node->prints("rank 2 round 0\n"));
+  leaving->signal(SIGTERM);
+  REQUIRE(moving->prints("rank 1 round 1\n"));
+  CHECK(from_afar->prints("rank 1 round 1\n"));
+  CHECK(at_its_next_node->prints("rank 1 round 1\n"));
+  const std::unique_ptr<Running> fresh = start(false);
+  REQUIRE(fresh->prints("rank 2 round 2\n"));
+  CHECK(from_afar->prints("rank 1 round 2\n"));
+  CHECK(at_its_next_node->prints("rank 1 round 2\n"));
+  CHECK(at_its_last_node->prints("rank 2 round 2\n"));
+  CHECK(drun({"stop", id}).code == 0);
+  const std::string lines = "rank 1 round 0\nrank 1 round 1\nrank 1 round 2\n";
+  CHECK(from_afar->wait().out == lines);
+  CHECK(at_its_next_node->wait().out == lines);
+  CHECK(at_its_last_node->wait().out == "first\nrank 2 round 0\nfirst\nrank 2 round 2\n");
 }
 
 TEST_CASE("drun logs finds the lines that --gather-logs has brought to node 0") {
