@@ -94,8 +94,22 @@ Result<void> LogFiles::make_attempt(int round) {
   std::error_code ec;
   fs::remove_all(attempt, ec);
   if (ec) return system_error("wipe " + attempt, ec.value());
+  if (Result<void> kept = keep_place(); !kept) return kept;
   round_ = round;
   return make_directory(attempt);
+}
+
+// A long job must not end at a restart because the directory has been removed.
+Result<void> LogFiles::keep_place() const {
+  if (is_flat_) {
+    if (keep_scratch_directory(place_)) return {};
+    return system_error("make directory " + place_, errno);
+  }
+  std::error_code ec;
+  // If it cannot be looked at, making the attempt directory reports why.
+  if (fs::exists(place_, ec) || ec) return {};
+  fs::create_directories(fs::path(place_).parent_path(), ec);
+  return make_directory(place_);
 }
 
 Result<void> LogFiles::reach_attempt(int round) {

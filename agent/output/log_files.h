@@ -38,7 +38,7 @@ class LogFiles {
   Result<void> make(const std::optional<std::string>& log_dir, std::string_view run_id,
                     bool holds_streams);
 
-  // Clears the attempt directory if it exists.
+  // Clears the attempt directory if it exists. Makes place() again if it has been removed.
   Result<void> make_attempt(int round);
   // The same, except that the directory of `round` is kept if it was created last.
   Result<void> reach_attempt(int round);
@@ -60,6 +60,7 @@ class LogFiles {
 
  private:
   Result<void> make_random(const std::string& base, const std::string& prefix);
+  Result<void> keep_place() const;
   std::string attempt_path(int round) const;
   std::string worker_path(int round, int worker, std::string_view name) const;
 

@@ -94,12 +94,22 @@ Result<std::string> make_scratch_directory(std::string_view name) {
   return with_context(made.error(), std::string("cannot use ") + kMemoryDirectory);
 }
 
+bool keep_scratch_directory(const std::string& path) {
+  struct stat about {};
+  if (lstat(path.c_str(), &about) == 0)  // another user may have made one with its name
+    return S_ISDIR(about.st_mode) && about.st_uid == geteuid();
+  const std::filesystem::path above = std::filesystem::path(path).parent_path();
+  if (is_scratch_name(above.filename().string()) && !keep_scratch_directory(above.string()))
+    return false;
+  return mkdir(path.c_str(), 0700) == 0 && own_scratch_directory(path);
+}
+
 ScratchDirectory::~ScratchDirectory() {
   if (is_made()) remove_tree(path_.c_str());
 }
 
 Result<void> ScratchDirectory::make() {
-  if (is_made()) return {};
+  if (is_made() && keep_scratch_directory(path_)) return {};
   Result<std::string> made = make_scratch_directory(name_);
   if (!made) return made.error();
   path_ = *std::move(made);

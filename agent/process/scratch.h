@@ -32,6 +32,10 @@ Result<std::string> make_scratch_directory(std::string_view name);
 // The same in `base`. Also removes those that killed processes left there.
 Result<std::string> make_scratch_directory_in(const std::string& base, std::string_view name);
 
+// Makes one of this process again, empty, if it has been removed, as logind does at the user's last
+// logout (RemoveIPC= in logind.conf(5)) and programs that clean /tmp do. False if it cannot.
+bool keep_scratch_directory(const std::string& path);
+
 // One that is made when it is first needed, and removed with its content.
 class ScratchDirectory {
  public:
@@ -40,6 +44,7 @@ class ScratchDirectory {
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
   ~ScratchDirectory();
 
+  // Call it before each use, because others may have removed the directory.
   Result<void> make();
   // For a file in it that had no room (is_out_of_room): replaces it, and its content, by an empty
   // one in the temporary directory. False if this fails, or if it has been replaced before.

@@ -341,6 +341,28 @@ TEST_CASE("a failed round is restarted until the restarts are used up") {
   CHECK_FALSE(std::filesystem::exists(directory.file("3.1")));
 }
 
+TEST_CASE("a job is restarted although its temporary and log directories have been removed") {
+  const TemporaryDirectory directory;
+  const std::string script =
+      "for file in $TORCHELASTIC_ERROR_FILE $DRUN_PROGRESS_FILE $DRUN_HEARTBEAT_FILE; do\n"
+      "  [ $DRUN_ROUND = 0 ] || { [ -d ${file%/*} ] && echo there; }\n"
+      "done\n"
+      "[ $DRUN_ROUND = 0 ] || { echo 5 > $DRUN_PROGRESS_FILE && exit 0; }\n"
+      "error=${TORCHELASTIC_ERROR_FILE%/attempt_*}\n"
+      "rm -r $error ${DRUN_PROGRESS_FILE%/*} ${DRUN_HEARTBEAT_FILE%/*}\n"
+      "rm -rf " +
+      directory.file("logs") + "\nexit 3";
+  for (const Words& options :
+       {Words{}, Words{"--tee=3"}, Words{"--tee=3", "--log-dir=" + directory.file("logs")}}) {
+    CAPTURE(options);
+    const Ended ended = run(shell_job(
+        Words{"--max-restarts=1", "--restart-backoff=0", "--hang-timeout=60"} + options, script));
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(count(ended.out, "there\n") == 3);
+  }
+}
+
 TEST_CASE("the last lines before a crash are never lost") {
   const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=4"},
                                     "seq -f \"$RANK:%g\" 1 20000; kill -KILL $$"));

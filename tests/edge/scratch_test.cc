@@ -142,6 +142,24 @@ TEST_CASE("making a scratch directory removes abandoned ones beside it") {
   CHECK(names_in(base.path()) == std::set<std::string>{fs::path(*made).filename()});
 }
 
+TEST_CASE("a scratch directory that has been removed is made again") {
+  const TemporaryDirectory base;
+  const std::string parent = *make_scratch_directory_in(base.path(), "nodes");
+  set_scratch_parent(parent);
+  ScratchDirectory directory("progress");
+  REQUIRE(directory.make());
+  set_scratch_parent("");
+  const std::string path = directory.path();
+  REQUIRE(fs::path(path).parent_path() == parent);
+  fs::remove_all(parent);
+  REQUIRE(directory.make());
+  CHECK(directory.path() == path);
+  CHECK(fs::status(path).permissions() == fs::perms::owner_all);
+  remove_abandoned_scratch(base.path());
+  remove_abandoned_scratch(parent);
+  CHECK(fs::exists(path));
+}
+
 TEST_CASE("a directory that is too deep or a link is not removed with what is outside") {
   const TemporaryDirectory base;
   const TemporaryDirectory outside;
