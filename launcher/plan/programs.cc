@@ -109,8 +109,9 @@ std::optional<CannotStart> check_executable(const std::string& program, const Ho
       return cannot(EACCES, found.path + " is a directory; give the path of a program");
     case FileKind::NotExecutable:
       return cannot(EACCES, found.path +
-                                " is not executable; run chmod +x on it, or start it with its "
-                                "interpreter, such as bash " +
+                                " is not executable by this user; check its mode (chmod +x), the "
+                                "permissions of its directories, and whether its file system is "
+                                "mounted noexec, or start it with its interpreter, such as bash " +
                                 found.path);
     case FileKind::Missing:
       break;
