@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,7 +31,8 @@ void add_jobs(Completion& completion) {
 
 // Without a host file, the shell adds the hosts that it knows.
 void add_hosts(Completion& completion) {
-  if (!completion.hostfile) return;
+  std::error_code ec;
+  if (!completion.hostfile || !std::filesystem::is_regular_file(*completion.hostfile, ec)) return;
   const std::optional<std::string> text = whole_text_of(*completion.hostfile);
   if (!text) return;
   const Result<hosts::Pool> pool = hosts::parse_host_file(*text);

@@ -54,7 +54,8 @@ std::string text_of_file(const std::string& path) {
 std::optional<std::string> whole_text_of(const std::string& path) {
   constexpr std::size_t kMostBytes = std::size_t{4} << 20;
   struct stat facts {};
-  if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) return std::nullopt;
+  if (stat(path.c_str(), &facts) != 0) return std::nullopt;
+  if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode)) return std::nullopt;
   return all_text_of(path, kMostBytes);
 }
 

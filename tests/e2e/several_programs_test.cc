@@ -108,6 +108,15 @@ TEST_CASE("programs can come from a file, and labels and reports show their role
   CHECK(report.at("root_cause").at("program") == "./worker");
 }
 
+TEST_CASE("programs can come from a pipe") {
+  const Ended ended = run(Launch{
+      .argv = {"bash", "-c", "exec \"$0\" --standalone --app <(echo '-np 2 echo from a pipe')",
+               drun_program()}});
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.out, "from a pipe\n") == 2);
+}
+
 TEST_CASE("a job of several programs restarts as a whole") {
   Programs programs;
   programs.does("worker", "[ $ROLE_RANK$TORCHELASTIC_RESTART_COUNT != 10 ] || exit 3");
