@@ -162,13 +162,13 @@ std::optional<agent::Diagnosis> diagnosis_of(const EventJson& event) {
   const auto found = event.find("diagnosis");
   if (found == event.end() || !found->is_object()) return std::nullopt;
   const EventJson& fields = *found;
-  constexpr std::size_t kMostTextBytes = 1024;
+  constexpr std::size_t kMostPartBytes = 1024;
   agent::Diagnosis diagnosis{
       .fault = agent::fault_named(text_of(fields, "class")),
       .ranks = ranks_of(fields),
-      .summary = text_of(fields, "summary", kMostTextBytes),
-      .evidence = words_of(fields, "evidence", agent::kMostEvidenceLines, kMostTextBytes),
-      .advice = text_of(fields, "advice", kMostTextBytes),
+      .summary = text_of(fields, "summary", kMostPartBytes),
+      .evidence = words_of(fields, "evidence", agent::kMostEvidenceLines, kMostPartBytes),
+      .advice = text_of(fields, "advice", kMostPartBytes),
       .adds_to_headline = flag_of(event, "diagnosis_adds_to_headline")};
   if (diagnosis.fault == agent::FaultClass::None) return std::nullopt;
   if (number_of(fields, "exclude_node")) diagnosis.exclude_node = int_of(fields, "exclude_node");
