@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,8 +30,7 @@ void add_jobs(Completion& completion) {
 
 // Without a host file, the shell adds the hosts that it knows.
 void add_hosts(Completion& completion) {
-  std::error_code ec;
-  if (!completion.hostfile || !std::filesystem::is_regular_file(*completion.hostfile, ec)) return;
+  if (!completion.hostfile) return;
   const std::optional<std::string> text = whole_text_of(*completion.hostfile);
   if (!text) return;
   const Result<hosts::Pool> pool = hosts::parse_host_file(*text);

@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,6 +40,12 @@ bool read_file(const std::string& path, std::size_t most_bytes, std::string& tex
   return false;
 }
 
+// A FIFO, unlike this pipe, may never get a writer.
+bool is_pipe_of_shell(const std::string& path) {
+  struct statfs facts {};
+  return statfs(path.c_str(), &facts) == 0 && facts.f_type == PIPEFS_MAGIC;
+}
+
 struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
@@ -55,7 +63,7 @@ std::optional<std::string> whole_text_of(const std::string& path) {
   constexpr std::size_t kMostBytes = std::size_t{4} << 20;
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0) return std::nullopt;
-  if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode)) return std::nullopt;
+  if (!S_ISREG(facts.st_mode) && !is_pipe_of_shell(path)) return std::nullopt;
   return all_text_of(path, kMostBytes);
 }
 

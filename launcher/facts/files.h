@@ -18,8 +18,8 @@ namespace drun {
 // The first 64 KiB at most.
 std::string text_of_file(const std::string& path);
 
-// The contents of a file or of a pipe, such as a shell's <(command), until its writers close it.
-// Absent if it cannot be read, is over 4 MiB, or is of another kind.
+// The contents of a file or of a shell's <(command); absent if it cannot be read, is over 4 MiB, or
+// is of another kind (a FIFO would block).
 std::optional<std::string> whole_text_of(const std::string& path);
 
 // The contents of a file or pipe; absent if it cannot be read or exceeds `most_bytes`.
