@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
 #include "tests/support/machine.h"
+#include "tests/support/own_keys.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shm_ranks.h"
 #include "worker_lib/base/cores.h"
@@ -87,42 +87,6 @@ class FailingBackend final : public Backend {
  private:
   const bool peer_ends_;
   const std::uint16_t port_;
-};
-
-// A client of a store that knows which keys it has set and not removed.
-class OwnKeys final : public KeyStore {
- public:
-  explicit OwnKeys(std::uint16_t port) : store_(connect_key_store("127.0.0.1", port, kPatience)) {}
-  void set(const std::string& key, const std::string& value, Milliseconds timeout) override {
-    keys_.insert(key);
-    store_->set(key, value, timeout);
-  }
-  std::string get(const std::string& key, Milliseconds timeout) override {
-    return store_->get(key, timeout);
-  }
-  std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
-    return store_->add(key, delta, timeout);
-  }
-  std::string compare_set(const std::string& key, const std::string& expected,
-                          const std::string& desired, Milliseconds timeout) override {
-    return store_->compare_set(key, expected, desired, timeout);
-  }
-  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
-    store_->wait(keys, timeout);
-  }
-  bool has(const std::string& key, Milliseconds timeout) override {
-    return store_->has(key, timeout);
-  }
-  void remove(const std::string& key, Milliseconds timeout) override {
-    store_->remove(key, timeout);
-    if (!store_->has(key, timeout)) keys_.erase(key);
-  }
-  std::size_t count() const { return keys_.size(); }
-
- private:
-  static constexpr seconds kPatience{20};
-  const std::shared_ptr<KeyStore> store_;
-  std::set<std::string> keys_;
 };
 
 }  // namespace
@@ -262,15 +226,15 @@ TEST_CASE("a monitored barrier names a dead rank at once") {
 TEST_CASE("monitored barriers leave a limited number of keys in the store") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
-    const auto keys = std::make_shared<OwnKeys>(store.port());
+    const auto keys = std::make_shared<test::OwnKeys>(store.port());
     InitOptions options = over("tcp");
     options.store = keys;
     options.rank = rank;
     options.world_size = 3;
     ProcessGroup group = ProcessGroup::connect(options);
-    const std::size_t before = keys->count();
+    const std::size_t before = keys->keys().size();
     for (int i = 0; i < 40; ++i) group.monitored_barrier();
-    const std::size_t left = keys->count() - before;
+    const std::size_t left = keys->keys().size() - before;
     expect(rank == 0 ? left > 0 && left < 20 : left == 0, std::to_string(left) + " are left");
     group.barrier();
   }));
