@@ -59,6 +59,15 @@ Outcome local_outcome(const MemberState& state, Ending ending, Time now) {
   return outcome;
 }
 
+namespace {
+
+// The options that say where the coordinator is.
+const char* place_options(const JoinSpec& join) {
+  return join.elastic ? "--rdzv-endpoint" : "--master_addr, --master_port";
+}
+
+}  // namespace
+
 Error join_timeout_error(const MemberState& state) {
   const Milliseconds limit = state.spec.join.join_timeout;
   const bool has_joined = state.phase == MemberPhase::Joined;
@@ -75,8 +84,10 @@ Error join_timeout_error(const MemberState& state) {
   return {ErrorCode::Timeout,
           "the coordinator at " + place_text(state) + " " + trouble + "; gave up after " +
               duration_text(limit) +
-              "; is node 0 running there? check --master_addr, --master_port and firewalls, or "
-              "raise --rdzv-conf join_timeout=SECONDS"};
+              (state.spec.join.elastic ? "; is a node of the job running there? check "
+                                       : "; is node 0 running there? check ") +
+              place_options(state.spec.join) +
+              " and firewalls, or raise --rdzv-conf join_timeout=SECONDS"};
 }
 
 Error reach_timeout_error(const MemberState& state) {
@@ -95,7 +106,7 @@ Error reach_timeout_error(const MemberState& state) {
 
 Error wrong_peer_error(const MemberState& state, std::string_view reason) {
   return {ErrorCode::Refused,
-          state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
+          state.endpoint + " " + std::string(reason) + "; check " + place_options(state.spec.join)};
 }
 
 }  // namespace drun::rendezvous
