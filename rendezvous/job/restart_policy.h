@@ -18,7 +18,7 @@
 
 namespace drun {
 
-// What the diagnosis of a failed round says about restarts.
+// The part of a failed round's diagnosis that decides about restarts.
 struct RoundFault {
   std::string name{};         // its class: "desync"; empty: not known
   bool is_pointless = false;  // a restart does not help

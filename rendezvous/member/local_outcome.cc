@@ -105,8 +105,9 @@ Error reach_timeout_error(const MemberState& state) {
 }
 
 Error wrong_peer_error(const MemberState& state, std::string_view reason) {
-  return {ErrorCode::Refused,
-          state.endpoint + " " + std::string(reason) + "; check " + place_options(state.spec.join)};
+  return {ErrorCode::Refused, state.endpoint + " " + std::string(reason) +
+                                  (reason.ends_with('?') ? " check " : "; check ") +
+                                  place_options(state.spec.join)};
 }
 
 }  // namespace drun::rendezvous

@@ -122,9 +122,10 @@ TEST_CASE("a foreign program at the endpoint ends the job at once") {
 TEST_CASE("an error about the endpoint names the option that an elastic job has for it") {
   MemberDriver member = MemberDriver::in(Phase::Greeting);
   member.state.spec.join.elastic = ElasticSpec{};
-  member.event(WrongPeer{"is not a drun"});
+  member.event(WrongPeer{"is not a drun; does another program use this port?"});
   const Error error = std::get<NotRun>(member.outcome().ending).error;
-  CHECK(error.message == "10.0.0.1:29500 is not a drun; check --rdzv-endpoint");
+  CHECK(error.message ==
+        "10.0.0.1:29500 is not a drun; does another program use this port? check --rdzv-endpoint");
 }
 
 TEST_CASE("a refusal becomes the outcome") {
