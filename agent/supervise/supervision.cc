@@ -321,8 +321,11 @@ void Turn::handle(const DeadlinePassed& passed) {
   if (const auto* held = std::get_if<Held>(&state_.condition); held && held->until <= now_)
     end_hold(held->local_rank);
   if (!state_.drop_output_at || now_ < *state_.drop_output_at) return;
-  const bool is_waiting = !is_between_rounds(state_) || state_.job == Job::Flushing;
-  if (state_.stage != Stage::Running && (is_waiting || passed.is_console_blocked)) {
+  const bool is_active = !is_between_rounds(state_);
+  const bool is_waiting = is_active || state_.job == Job::Flushing;
+  const bool are_workers_gone =
+      state_.stage != Stage::Running && !(is_active && state_.has_kept);  // kept ones were killed
+  if (are_workers_gone && (is_waiting || passed.is_console_blocked)) {
     state_.drop_output_at.reset();
     return act(DropOutput{});
   }

@@ -496,6 +496,14 @@ TEST_CASE("after a kill, output that the console does not take within a second i
   CHECK(draining.after(milliseconds(1)) == Names{"drop"});
   CHECK_FALSE(deadline(draining.state));
 
+  Machine kept = running();
+  kept(AllGone{.has_kept = true});
+  kept(TerminateSignal{});
+  CHECK(kept(KillWanted{}) == Names{"kill"});
+  CHECK(kept.after(kConsolePatience).empty());  // the kept processes may still be there
+  kept(AllGone{});
+  CHECK(kept.after(kConsolePatience) == Names{"drop"});
+
   Machine running_now = running();
   running_now(TerminateSignal{});
   CHECK(running_now(KillWanted{}) == Names{"kill"});
