@@ -395,7 +395,9 @@ std::optional<Diagnosis> by_stacks(const std::vector<Read>& all, int world_size)
   const bool is_telling =
       diagnosis.fault == FaultClass::Desync || diagnosis.fault == FaultClass::MissingRank ||
       diagnosis.fault == FaultClass::DataLoader || diagnosis.fault == FaultClass::Hardware;
-  if (!is_telling || diagnosis.ranks.empty()) return std::nullopt;
+  // One that is ending probably waited too, and its error is not known here.
+  const bool is_ending = !intersection(diagnosis.ranks, ending_ranks(evidence)).empty();
+  if (!is_telling || diagnosis.ranks.empty() || is_ending) return std::nullopt;
   add_read(diagnosis, all.front());
   diagnosis.adds_to_headline = true;
   return diagnosis;

@@ -139,8 +139,21 @@ bool is_torch_file(std::string_view file) {
                      [file](std::string_view each) { return file.starts_with(each); });
 }
 
+// Of the end of an interpreter or a program.
+bool is_of_end(const StackFrame& frame) {
+  return frame.function == "Py_FinalizeEx" || frame.function == "Py_Finalize" ||
+         frame.function == "__run_exit_handlers" ||
+         (frame.function == "_shutdown" && frame.file.starts_with("threading.py"));
+}
+
 // From Python frames, C++ frames or, without a debugger, the state of the main thread.
 void read_frames(GroupPosition& position, const MainThread& main) {
+  const auto ends = [](std::string_view line) { return is_of_end(frame_of(line)); };
+  if (std::any_of(main.frames.begin(), main.frames.end(), ends)) {
+    position.position = Position::Ending;
+    position.place = trimmed(main.frames.front());
+    return;
+  }
   for (const std::string_view line : main.frames) {
     const StackFrame frame = frame_of(line);
     const bool is_found = position.position != Position::Unknown;
@@ -228,6 +241,9 @@ std::string words_of(const Placed& placed) {
         break;
       case Position::DataLoader:
         text += "waits for data";
+        break;
+      case Position::Ending:
+        text += "is ending";
         break;
       case Position::Ended:
         text += "has ended";
@@ -430,6 +446,15 @@ bool is_every_rank_in_collective(const Evidence& evidence, const RankRanges& oth
   return is_any;
 }
 
+RankRanges ending_ranks(const Evidence& evidence) {
+  RankRanges ranks;
+  for (const StackGroup& group : evidence.groups)
+    if (position_of(group).position == Position::Ending)
+      ranks.insert(ranks.end(), group.ranks.begin(), group.ranks.end());
+  normalize(ranks);
+  return ranks;
+}
+
 Evidence read_evidence(std::string_view text) {
   Evidence evidence;
   std::size_t count = 0;
@@ -555,12 +580,19 @@ std::optional<Blame> blame_by_state(const Hang& hang) {
                  are(loading, " waits", " wait") + " for data in the DataLoader",
                  RestartHelps::Unknown,
                  "check the storage and the dataset; DataLoader(timeout=...) makes it an error"};
+  if (hang.waiting.empty()) return std::nullopt;
+  const auto while_others_wait = [&hang](const RankRanges& ranks, const char* one,
+                                         const char* many) {
+    return Blame{FaultClass::MissingRank, ranks,
+                 are(ranks, one, many) + " while the others wait in " +
+                     (hang.op.empty() ? "a collective" : hang.op),
+                 RestartHelps::No, "make every rank take the same number of steps"};
+  };
   const RankRanges ended = ranks_at(hang, Position::Ended);
-  if (ended.empty() || hang.waiting.empty()) return std::nullopt;
-  return Blame{FaultClass::MissingRank, ended,
-               are(ended, " has ended", " have ended") + " while the others wait in " +
-                   (hang.op.empty() ? "a collective" : hang.op),
-               RestartHelps::No, "make every rank take the same number of steps"};
+  if (!ended.empty()) return while_others_wait(ended, " has ended", " have ended");
+  const RankRanges ending = ranks_at(hang, Position::Ending);
+  if (!ending.empty()) return while_others_wait(ending, " is ending", " are ending");
+  return std::nullopt;
 }
 
 // `late`: ranks that are outside of a collective, or behind by their counts.

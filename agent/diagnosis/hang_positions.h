@@ -25,6 +25,7 @@ enum class Position {
   Outside,     // is not in one, and others may wait for it
   DataLoader,  // waits for data
   Stopped,     // by a signal or a debugger
+  Ending,      // runs what its program left for its end
   Ended,
 };
 
@@ -43,6 +44,7 @@ GroupPosition position_of(const StackGroup& group);
 // Whether each rank that `evidence` contains, except `others`, is in a collective. False if it
 // contains none.
 bool is_every_rank_in_collective(const Evidence& evidence, const RankRanges& others);
+RankRanges ending_ranks(const Evidence& evidence);
 
 // The ranks of all groups but the largest one; of all groups if several are largest.
 RankRanges ranks_that_differ(const std::vector<RankRanges>& groups);

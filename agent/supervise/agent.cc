@@ -361,7 +361,7 @@ void Agent::on_query_result(const rendezvous::QueryResult& result) {
   if (!supervision::is_holding(state_)) return;
   const Evidence evidence = decode_evidence(result.answer).value_or(Evidence{});
   on_event(supervision::StacksArrived{.round = static_cast<int>(round),
-                                      .is_conclusive = runner_.failures().add_stacks(evidence)});
+                                      .show = runner_.failures().add_stacks(evidence)});
 }
 
 void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) {

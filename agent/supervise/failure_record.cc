@@ -195,11 +195,13 @@ rendezvous::SeenFailure RoundFailures::brief(int local_rank) const {
   return {brief_failure(spec_, world_, *end), end->seen};
 }
 
-bool RoundFailures::add_stacks(const Evidence& evidence) {
+supervision::StacksShow RoundFailures::add_stacks(const Evidence& evidence) {
   if (!evidence.groups.empty()) stacks_ = stacks_at_failure(evidence);
   RankRanges failed;
   for (const WorkerEnd& end : ends_) add_rank(failed, world_.base_rank + end.local_rank);
-  return is_every_rank_in_collective(evidence, failed);
+  if (is_every_rank_in_collective(evidence, failed)) return supervision::StacksShow::AllWaiting;
+  return difference(ending_ranks(evidence), failed).empty() ? supervision::StacksShow::RankOutside
+                                                            : supervision::StacksShow::RankEnding;
 }
 
 void RoundFailures::read(const std::vector<WorkerStreams>& streams, std::function<void()> on_read) {

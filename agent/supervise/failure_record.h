@@ -53,9 +53,8 @@ class RoundFailures {
   // The worker's failure must have been added.
   rendezvous::SeenFailure brief(int local_rank) const;
 
-  // Adds the stacks of the other ranks to the first failure. Returns whether every rank that has
-  // not failed is in a collective.
-  bool add_stacks(const Evidence& evidence);
+  // Adds the stacks of the other ranks to the first failure. Returns what they show.
+  supervision::StacksShow add_stacks(const Evidence& evidence);
 
   // Adds what the workers left in `streams`: the message, traceback and time of the error file, the
   // last lines of stderr and the error before them, and the account of a fatal signal. The time is

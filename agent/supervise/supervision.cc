@@ -150,7 +150,12 @@ void Turn::handle(const WorkerFailed& failed) {
     return;
   }
   const bool is_held = is_holding(state_);
-  if (is_held && failed.kind != FailureKind::Own) return;
+  auto* held = std::get_if<Held>(&state_.condition);
+  if (is_held && failed.kind != FailureKind::Own) {
+    if (held != nullptr && held->is_for_ending)
+      held->until = std::min(held->until, now_ + kOwnErrorHold);
+    return;
+  }
   if (is_held) return end_hold(failed.local_rank);
   if (is<Healthy>(state_)) report_failure(failed.local_rank);
   act(StopLooking{});
@@ -170,8 +175,9 @@ void Turn::end_hold(int local_rank) {
 void Turn::handle(const StacksArrived& stacks) {
   auto* held = std::get_if<Held>(&state_.condition);
   if (held == nullptr || stacks.round != state_.world.round) return;
-  if (stacks.is_conclusive) return end_hold(held->local_rank);
-  held->until = std::min(held->until, now_ + kOwnErrorHold);
+  if (stacks.show == StacksShow::AllWaiting) return end_hold(held->local_rank);
+  held->is_for_ending = stacks.show == StacksShow::RankEnding;
+  if (!held->is_for_ending) held->until = std::min(held->until, now_ + kOwnErrorHold);
 }
 
 // --- The end of a round

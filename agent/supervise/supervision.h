@@ -45,7 +45,7 @@
 //   event \ condition   Healthy          Announced        Held                  Failed   Stopping
 //   FailureAnnounced    Announced        -                -                     -        -
 //   WorkerFailed        report, Failed   Held 1; end 2    end 2                 -        -
-//   StacksArrived       -                -                end if conclusive     -        -
+//   StacksArrived       -                -                end if AllWaiting     -        -
 //   deadline            -                -                end                   -        -
 //   AllGone             -                assert           report, Failed        -        -
 //   StopWanted,         Stopping         Stopping,        Stopping,             Stop-    -
@@ -79,7 +79,7 @@ using Milliseconds = std::chrono::milliseconds;
 // coordinator's limit for stacks and kOwnErrorHold.
 inline constexpr std::chrono::seconds kStacksHold{14};
 // For a rank that is in no collective: it may just have left one with an error, which shows more
-// than its stack.
+// than its stack. Longer, until a rank has failed, for one that is about to end.
 inline constexpr std::chrono::seconds kOwnErrorHold{3};
 inline constexpr std::chrono::seconds kPeerHold{1};
 // After a kill, or a signal at the end: how long the console may take for the rest of the output.
@@ -90,6 +90,13 @@ enum class FailureKind {
   Own,
   Waited,   // it failed because a collective took too long
   LostPeer  // it failed because it lost the connection to another rank
+};
+
+// What the ranks do that have not failed.
+enum class StacksShow {
+  AllWaiting,   // every one is in a collective
+  RankOutside,  // one is not
+  RankEnding    // one is about to end
 };
 
 // --- Events
@@ -121,7 +128,7 @@ struct WorkerFailed {
 };
 struct StacksArrived {
   int round = 0;
-  bool is_conclusive = false;  // every rank that has not failed is in a collective
+  StacksShow show = StacksShow::RankOutside;
 };
 struct AllSucceeded {};
 struct AllGone {
@@ -230,6 +237,7 @@ struct Announced {
 struct Held {
   int local_rank = 0;
   Time until{};
+  bool is_for_ending = false;  // for the error of a rank that is about to end
   bool operator==(const Held&) const = default;
 };
 struct Failed {  // the coordinator knows it

@@ -120,6 +120,13 @@ std::string text_of(const StderrLines& lines) {
   return text;
 }
 
+// Of a rank whose interpreter ends, as eu-stack shows it.
+constexpr const char* kEnding =
+    "  process python\n    thread\n      visit_decref (libpython3.11.so.1.0)\n      Py_FinalizeEx "
+    "(libpython3.11.so.1.0)\n      Py_RunMain (libpython3.11.so.1.0)\n    thread\n      "
+    "pthread_cond_wait (libc.so.6)\n      c10d::ProcessGroupGloo::runLoop(int) "
+    "(libtorch_cpu.so)\n";
+
 // A rank that waits in Gloo, as eu-stack shows it.
 std::string gloo_stack(const std::string& ranks, const std::string& function) {
   return ranks + ": no sign of life (eu-stack)\n  process python\n    thread\n" +
@@ -473,6 +480,25 @@ std::vector<Case> cases() {
                                      kSleeps + gloo_stack("rank 2", "c10d::AsyncAllreduceWork")))},
            3),
        Fault::MissingRank, "rank 1"});
+  add({"tried: a collective timed out while a rank was about to end, perhaps with an error",
+       failed({recorded(1, "",
+                        with_stacks(text_of(in_call("", "all_gather", 92, kGlooTimeout)),
+                                    std::string("rank 0: (eu-stack)\n") + kEnding +
+                                        "rank 1: has ended (agent)\n"))},
+              3),
+       Fault::MissingRank, "ranks"});
+  add({"a hang: a rank waits at its end",
+       hung({0, 1, 2},
+            gloo_stack("ranks 0, 2", "c10d::AsyncAllreduceWork") + "rank 1: (eu-stack)\n" + kEnding,
+            3),
+       Fault::MissingRank, "rank 1", kNo});
+  add({"a hang: a rank waits at its end for a thread",
+       hung({0, 1, 2},
+            gloo_stack("ranks 0, 2", "c10d::AsyncAllreduceWork") +
+                "rank 1: (py-spy)\n  process python\n    thread MainThread\n      _shutdown "
+                "(threading.py:1553)\n",
+            3),
+       Fault::MissingRank, "rank 1", kNo});
   add({"a hang: a rank that is elsewhere, and different calls of smaller groups",
        hung({0, 1, 2},
             gloo_stack("rank 0", "c10d::AsyncAllreduceWork") +

@@ -315,13 +315,14 @@ TEST_CASE("a failure that only waited for others is reported once their stacks s
   CHECK(node_phase(machine.state) == NodePhase::Running);
   CHECK(machine(WorkerFailed{2, FailureKind::Waited}).empty());
   CHECK(machine(WorkerFailed{3, FailureKind::LostPeer}).empty());
-  CHECK(machine(StacksArrived{2, true}).empty());  // of the round before
+  CHECK(machine(StacksArrived{2, StacksShow::AllWaiting}).empty());  // of the round before
 
   SECTION("every other rank is in a collective") {
-    CHECK(machine(StacksArrived{3, true}) == Names{"failed 1", "stop looking", "stop 15"});
+    CHECK(machine(StacksArrived{3, StacksShow::AllWaiting}) ==
+          Names{"failed 1", "stop looking", "stop 15"});
   }
   SECTION("a rank is outside of one, and may fail with its own error") {
-    CHECK(machine(StacksArrived{3, false}).empty());
+    CHECK(machine(StacksArrived{3, StacksShow::RankOutside}).empty());
     CHECK(deadline(machine.state) == machine.now + kOwnErrorHold);
     SECTION("it does") {
       CHECK(machine(WorkerFailed{0, FailureKind::Own}) ==
@@ -332,9 +333,18 @@ TEST_CASE("a failure that only waited for others is reported once their stacks s
       CHECK(machine.after(milliseconds(1)) == Names{"failed 1", "stop looking", "stop 15"});
     }
   }
+  SECTION("a rank is about to end, and its error shows more") {
+    const auto until = machine.now + kStacksHold;
+    CHECK(machine(StacksArrived{3, StacksShow::RankEnding}).empty());
+    CHECK(machine.after(kOwnErrorHold).empty());
+    CHECK(deadline(machine.state) == until);
+    CHECK(machine(WorkerFailed{0, FailureKind::Waited}).empty());
+    CHECK(deadline(machine.state) == machine.now + kOwnErrorHold);
+    CHECK(machine.after(kOwnErrorHold) == Names{"failed 1", "stop looking", "stop 15"});
+  }
   SECTION("stacks do not prolong the hold") {
     CHECK(machine.after(kStacksHold - seconds(1)).empty());
-    CHECK(machine(StacksArrived{3, false}).empty());
+    CHECK(machine(StacksArrived{3, StacksShow::RankOutside}).empty());
     CHECK(machine.after(seconds(1)) == Names{"failed 1", "stop looking", "stop 15"});
   }
   SECTION("there are no stacks") {
@@ -346,7 +356,7 @@ TEST_CASE("a failure that only waited for others is reported once their stacks s
   }
   CHECK_FALSE(is_holding(machine.state));
   CHECK_FALSE(deadline(machine.state));
-  CHECK(machine(StacksArrived{3, true}).empty());
+  CHECK(machine(StacksArrived{3, StacksShow::AllWaiting}).empty());
   CHECK(node_phase(machine.state) == NodePhase::Stopping);
 }
 
@@ -803,7 +813,8 @@ class Walk {
   void workers_step() {
     if (is_asked_ && chance(30)) {
       is_asked_ = false;
-      return feed(StacksArrived{chance(90) ? round_ : round_ - 1, chance(50)});
+      return feed(
+          StacksArrived{chance(90) ? round_ : round_ - 1, static_cast<StacksShow>(random_() % 3)});
     }
     if (!to_fail_.empty() && chance(70)) {
       const auto [rank, kind] = to_fail_.front();
