@@ -1,3 +1,5 @@
+#include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -420,6 +422,34 @@ TEST_CASE("a rank's end wakes all waiting ranks at once, on any backend") {
     CHECK_THAT(ends[rank].said, ContainsSubstring("peer lost: "));
     CHECK_THAT(ends[rank].said, ContainsSubstring("rank 2"));
     CHECK_THAT(ends[rank].said, !ContainsSubstring("too late"));
+  }
+}
+
+TEST_CASE("ranks that come late name the rank that ended first, not one that had seen its end") {
+  const StoreProcess store;
+  const std::string operation = GENERATE("new_group", "monitored_barrier");
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup world = ProcessGroup::connect(over("shm+tcp"));
+    const auto keys = connect_key_store("127.0.0.1", store.port(), seconds(20));
+    if (rank == 0) keys->set("pid", std::to_string(getpid()), seconds(20));
+    world.barrier();
+    if (rank == 2) raise(SIGKILL);
+    if (rank == 1) {  // waits for the end of rank 0
+      const pid_t pid = std::stoi(keys->get("pid", seconds(20)));
+      pollfd ended{static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), POLLIN, 0};
+      expect(ended.fd >= 0 && poll(&ended, 1, 50'000) == 1, "rank 0 ends");
+    }
+    say(error_of([&] {
+      if (operation == "new_group")
+        world.new_group({0, 1, 2});
+      else
+        world.monitored_barrier({.timeout = seconds(50)});
+    }));
+  });
+  for (const std::size_t rank : {0u, 1u}) {
+    INFO(ends[rank].said);
+    CHECK(ends[rank].exit_code == 0);
+    CHECK_THAT(ends[rank].said, ContainsSubstring("the process of rank 2 ended before"));
   }
 }
 

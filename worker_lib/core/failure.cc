@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rendezvous/base/bytes.h"
+#include "rendezvous/base/text.h"
 #include "worker_lib/base/deadline.h"
 
 namespace drun::worker {
@@ -54,6 +55,16 @@ std::optional<Cause> decode_cause(std::string_view bytes) {
   cause.operation = operation;
   cause.message = message;
   return cause;
+}
+
+int first_lost(KeyStore& store, const std::string& key, int lost, int size) {
+  try {
+    const std::string text = store.compare_set(key, "", std::to_string(lost), kReportTime);
+    const std::optional<int> first = whole_number<int>(text);
+    return first && *first >= 0 && *first < size ? *first : lost;
+  } catch (const WorkerError&) {
+    return lost;  // the store has ended too
+  }
 }
 
 // --- GroupFailure

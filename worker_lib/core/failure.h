@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "drun/error.h"
+#include "drun/key_store.h"
 #include "worker_lib/core/join.h"
 
 namespace drun::worker {
@@ -80,5 +81,10 @@ class GroupFailure {
 
 // How long the group waits for a request to the store about a failure.
 constexpr std::chrono::milliseconds kReportTime{1000};
+
+// Which rank ended first, if several ranks of an operation at the store see another one end: those
+// that see it soon end themselves. `lost`: the rank of `size` that this one saw end. `key`: of the
+// operation.
+int first_lost(KeyStore& store, const std::string& key, int lost, int size);
 
 }  // namespace drun::worker

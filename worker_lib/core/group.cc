@@ -455,7 +455,8 @@ void ProcessGroup::Group::forget(const std::string& key) {
   }
 }
 
-bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
+bool ProcessGroup::Group::wait_or_lose(const std::string& prefix,
+                                       const std::vector<std::string>& keys,
                                        const std::vector<int>& ranks, Deadline deadline) {
   constexpr Milliseconds kSlice{200};
   std::vector<int> waited_for = ranks;
@@ -469,9 +470,10 @@ bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
     while (const std::optional<int> lost = failure_.ended_rank(waited_for, Milliseconds(0))) {
       const auto at = std::find(ranks.begin(), ranks.end(), *lost) - ranks.begin();
       if (!parts_.store->has(keys[static_cast<std::size_t>(at)], worker::kReportTime)) {
+        const int first = worker::first_lost(*parts_.store, prefix + "lost", *lost, parts_.size);
         throw BackendFailure(
-            Kind::PeerLost, lost,
-            "the process of rank " + std::to_string(*lost) + " ended before it took part", true);
+            Kind::PeerLost, first,
+            "the process of rank " + std::to_string(first) + " ended before it took part", true);
       }
       std::erase(waited_for, *lost);  // it arrived, then ended
     }
@@ -481,7 +483,7 @@ bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
 }
 
 void ProcessGroup::Group::wait_for_first(const std::string& prefix, Deadline deadline) {
-  if (wait_or_lose({prefix + "all"}, {0}, deadline)) return;
+  if (wait_or_lose(prefix, {prefix + "all"}, {0}, deadline)) return;
   throw BackendFailure(
       Kind::Timeout,
       "rank 0 did not report in time that every rank is there; it names those missing");
@@ -495,7 +497,7 @@ void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadl
     keys.push_back(prefix + std::to_string(rank));
     others.push_back(rank);
   }
-  if (wait_or_lose(keys, others, deadline)) return;
+  if (wait_or_lose(prefix, keys, others, deadline)) return;
   std::vector<int> missing;
   for (int rank = 1; rank < parts_.size; ++rank) {
     if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], worker::kReportTime)) continue;
@@ -622,9 +624,16 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::create(const Subgroup&
     parts.backend = worker::connect_backend(parts, limit.deadline, std::move(*shared), ended_rank);
   } catch (const BackendFailure& failure) {
     std::optional<int> peer;
-    if (failure.peer && *failure.peer >= 0 && *failure.peer < parts.size)
-      peer = ranks[static_cast<std::size_t>(*failure.peer)];
-    throw error(failure.kind, subgroup.name, failure.what() + std::string(numbering), peer);
+    std::string message = failure.what();
+    if (failure.peer && *failure.peer >= 0 && *failure.peer < parts.size) {
+      int of_group = *failure.peer;
+      if (failure.kind == Kind::PeerLost && parts.store) {
+        of_group = worker::first_lost(*parts.store, "lost", of_group, parts.size);
+        if (of_group != *failure.peer) message = worker::loss_of_unconnected(of_group).what();
+      }
+      peer = ranks.at(static_cast<std::size_t>(of_group));
+    }
+    throw error(failure.kind, subgroup.name, message + numbering, peer);
   } catch (const WorkerError& failure) {
     throw error(failure.kind(), subgroup.name, failure.message());
   }

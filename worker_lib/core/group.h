@@ -122,8 +122,9 @@ class ProcessGroup::Group {
   void at_store(const std::string& name, Action&& action);
   // Waits until every key is set; false if the deadline passes. keys[i] belongs to ranks[i]: throws
   // PeerLost if that rank has ended without setting it, and Broken once the group has failed.
-  bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,
-                    Deadline deadline);
+  // `prefix`: of all keys of the operation.
+  bool wait_or_lose(const std::string& prefix, const std::vector<std::string>& keys,
+                    const std::vector<int>& ranks, Deadline deadline);
   // On rank 0: until every other rank has set its key.
   void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
   // On other ranks: until rank 0 has set its key, "all".

@@ -182,6 +182,9 @@ std::string name_of_leader(const BackendContext& context) {
 Connection follow(const BackendContext& context, std::size_t segment_bytes) {
   UniqueFd leader = unix_socket::connect_to(name_of_leader(context), context.deadline);
   if (!leader) {
+    const int error = errno;
+    if (context.ended_rank && context.ended_rank({0})) throw loss_of_unconnected(0);
+    errno = error;
     throw_system(
         "cannot connect to rank 0's unix socket (it has ended, or is in another network namespace: "
         "choose the backend gloo)");
