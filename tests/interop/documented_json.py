@@ -219,10 +219,14 @@ class Documented(unittest.TestCase):
         self.assertTrue(any(report["left_out"] for report in self.all_reports()), "no node was left out")
 
     def slow_rank(self):
-        """Runs a job whose rank 1 makes half as many steps per second as rank 0, in windows of half a second."""
-        script = self.write("slow", "begin=$(date +%s%3N); now=$begin; while [ $((now - begin)) -lt 8000 ]; do now=$(date +%s%3N)\n"
+        """Runs a job whose rank 1 makes half as many steps per second as rank 0, in windows of half a second, until that
+        is noticed."""
+        script = self.write("slow", "begin=$(date +%s%3N); while [ ! -e noticed ]; do now=$(date +%s%3N)\n"
                                     "echo $(((now - begin) / (1 + RANK))) >> $DRUN_PROGRESS_FILE; sleep 0.02; done\n")
-        self.end(self.job("-np", "2", "--", *script, env={**os.environ, "DRUN_SPEED_WINDOW": "0.5"}))
+        job = self.job("-np", "2", "--", *script, env={**os.environ, "DRUN_SPEED_WINDOW": "0.5"})
+        self.until(lambda: any(event["event"] == "slow_found" for event in self.events()))
+        (self.place / "noticed").touch()
+        self.end(job)
         self.assertTrue(any(report["slow"] for report in self.all_reports()), "no slow rank was found")
 
     def compare_events(self, events):
