@@ -10,6 +10,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/raw_socket.h"
 
 namespace drun::testing {

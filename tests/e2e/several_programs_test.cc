@@ -7,6 +7,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/job_traces.h"
 
 namespace drun::testing {
 namespace {
