@@ -34,6 +34,12 @@ Result<void> make_directory(const std::string& path) {
   return system_error("make directory " + path, errno);
 }
 
+// Succeeds if it exists already.
+Result<void> reach_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
+  return system_error("make directory " + path, errno);
+}
+
 }  // namespace
 
 std::string as_file_name(std::string_view run_id) {
@@ -113,14 +119,12 @@ Result<void> LogFiles::keep_place() const {
 }
 
 Result<void> LogFiles::reach_attempt(int round) {
-  return round_ == round ? Result<void>() : make_attempt(round);
+  return round_ && round <= *round_ ? reach_directory(attempt_path(round)) : make_attempt(round);
 }
 
 Result<void> LogFiles::make_worker_directory(int round, int worker) {
   if (!has_place() || is_flat_) return {};
-  const std::string path = worker_path(round, worker, "");
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return system_error("make directory " + path, errno);
+  return reach_directory(worker_path(round, worker, ""));
 }
 
 std::string LogFiles::attempt_path(int round) const {

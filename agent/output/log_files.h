@@ -40,7 +40,8 @@ class LogFiles {
 
   // Clears the attempt directory if it exists. Makes place() again if it has been removed.
   Result<void> make_attempt(int round);
-  // The same, except that the directory of `round` is kept if it was created last.
+  // The same, except that the directories of the latest round and of earlier ones are kept: lines
+  // that other nodes sent in an earlier round may arrive late.
   Result<void> reach_attempt(int round);
   // Succeeds if the directory exists already.
   Result<void> make_worker_directory(int round, int worker);

@@ -68,6 +68,23 @@ TEST_CASE("an existing attempt directory is emptied") {
   CHECK_FALSE(fs::exists(files.error_path(0, 0)));
 }
 
+TEST_CASE("a file that is opened late keeps the files of its round and of the next one") {
+  const test::TemporaryDirectory directory;
+  LogFiles files;
+  REQUIRE(files.make(directory.path(), "job", true));
+  for (const int round : {1, 2}) {
+    REQUIRE(files.reach_attempt(round));
+    REQUIRE(files.make_worker_directory(round, 0));
+    write_file(files.error_path(round, 0), "kept");
+  }
+  for (const int round : {0, 1, 2}) {
+    REQUIRE(files.reach_attempt(round));
+    REQUIRE(files.make_worker_directory(round, 1));
+  }
+  CHECK(fs::exists(files.error_path(1, 0)));
+  CHECK(fs::exists(files.error_path(2, 0)));
+}
+
 TEST_CASE("a file at the path of the log directory is a usage error that names it") {
   const test::TemporaryDirectory directory;
   write_file(directory / "file", "");
