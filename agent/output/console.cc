@@ -193,6 +193,7 @@ void Console::wait_for_room() {
 
 void Console::lose(int error_number) {
   if (std::exchange(is_gone_, true)) return;
+  has_failed_ = error_number != EPIPE;
   log_.warning("the console is closed; the workers continue without it stream=" + name_ +
                " reason=" + system_message(error_number));
   stop();

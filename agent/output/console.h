@@ -70,6 +70,8 @@ class Console {
            (channel_ == nullptr || channel_->is_empty());
   }
   bool is_gone() const { return channel_ ? channel_->is_gone() : is_gone_; }
+  // A write has failed, and not because the reader has closed the pipe.
+  bool has_failed() const { return has_failed_; }
   bool is_terminal() const { return kind_ == Kind::Terminal; }
 
   // Drops the queue and ends all waits.
@@ -109,6 +111,7 @@ class Console {
   bool is_writing_ = false;  // a write of file_writer_ is running
   bool is_congested_ = false;
   bool is_gone_ = false;
+  bool has_failed_ = false;
   Console* channel_ = nullptr;
   FrameType type_ = FrameType::Out;
   bool is_channel_ = false;

@@ -130,6 +130,9 @@ class Output {
     return link_ && !to_stdout_ ? &*link_ : nullptr;
   }
 
+  // Whether text for stdout was lost because it could not be written, as on a full disk.
+  bool has_lost_stdout() const { return out_ && out_->has_failed(); }
+
   // True while the console does not accept the pending output.
   bool is_held_up() const;
 

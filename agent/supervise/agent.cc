@@ -257,6 +257,7 @@ AgentEnd Agent::run() {
                   .was_coordinator = was_coordinator_,
                   .world = world_,
                   .timeouts = timeouts_,
+                  .has_lost_stdout = output_.has_lost_stdout(),
                   .unfinished_frame = output_.unfinished_frame()};
 }
 

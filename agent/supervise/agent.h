@@ -44,6 +44,7 @@ struct AgentEnd {
   std::optional<World> world{};  // of the last round; absent: no round started
   // Collectives that ranks of this node had reported as timed out before the job was stopped.
   std::vector<ReportedTimeout> timeouts{};
+  bool has_lost_stdout = false;  // text for it could not be written, as on a full disk
   // Must be written to the channel before any other frame (Output::unfinished_frame).
   std::string unfinished_frame{};
 };

@@ -72,7 +72,8 @@ int run_hosts(const Options& options, const HostFacts& facts) {
     const LaunchEnd end = run_launcher(plan, host, log);
     write_reports(end, plan, options.invoked_as);
     std::fputs(end.text.c_str(), stderr);
-    return end.exit_code;
+    const bool has_no_table = options.doctor && end.has_lost_stdout && end.exit_code == 0;
+    return has_no_table ? kSystemError : end.exit_code;
   });
   return code ? *code : refuse(options, code.error());
 }

@@ -179,7 +179,9 @@ int run_job(const Options& options, const HostFacts& host) {
     const bool is_preempted = std::holds_alternative<Preempted>(end.outcome.ending);
     if (is_preempted && plan.requeues && end.was_coordinator)
       requeue(plan.agent.deadline->slurm_job, host, log);
-    return exit_code;
+    // A job succeeds without its console, but drun doctor only prints.
+    const bool has_no_table = plan.is_doctor && end.has_lost_stdout && exit_code == 0;
+    return has_no_table ? kSystemError : exit_code;
   });
   return code ? *code : report_error(code.error(), reporting);
 }

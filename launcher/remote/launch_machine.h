@@ -152,9 +152,10 @@ bool is_over(const Launching& state);
 
 struct LaunchEnd {
   int exit_code = 0;
-  std::string text{};    // for stderr; every line ends with a newline; may be empty
-  std::string report{};  // JSON for --report; empty: none
-  std::string events{};  // of all hosts that sent them, for the HTML report
+  std::string text{};            // for stderr; every line ends with a newline; may be empty
+  std::string report{};          // JSON for --report; empty: none
+  std::string events{};          // of all hosts that sent them, for the HTML report
+  bool has_lost_stdout = false;  // as AgentEnd's, of the launcher
   bool operator==(const LaunchEnd&) const = default;
 };
 

@@ -305,6 +305,7 @@ LaunchEnd RemoteLauncher::run() {
   LaunchEnd end = launch_end(state_, plan_, invoked_as());
   for (const HostProgress& host : state_.hosts)
     if (host.end) end.events += host.end->events;
+  end.has_lost_stdout = out_->has_failed();
   return end;
 }
 

@@ -264,4 +264,20 @@ TEST_CASE("a text that does not fit on the disk is a failure") {
   }
 }
 
+TEST_CASE(
+    "a table of drun doctor that does not fit on the disk is a failure, but not a closed pipe") {
+  for (const std::string options : {"", "--json", "--local-nodes=2"}) {
+    const auto end_with = [&options](const std::string& reader) {
+      Launch launch = job({}, {"true"});  // for its environment
+      launch.argv = {
+          "sh", "-c",
+          "{ " + drun_program() + " doctor " + options + "; echo code $? >&2; } " + reader};
+      return run(launch, 60s).err;
+    };
+    CHECK_THAT(end_with("> /dev/full"),
+               ContainsSubstring("no space left on device") && EndsWith("code 125\n"));
+    CHECK_THAT(end_with("| true"), EndsWith("code 0\n"));
+  }
+}
+
 }  // namespace drun::testing
