@@ -26,6 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of UTF-8. Editors on Windows write it.
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // Returns whether the end of the file was reached. Then, or at `most_bytes`, stops.
 bool read_file(const std::string& path, std::size_t most_bytes, std::string& text) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -70,6 +73,7 @@ std::optional<std::string> whole_text_of(const std::string& path) {
 std::optional<std::string> all_text_of(const std::string& path, std::size_t most_bytes) {
   std::string text;
   if (!read_file(path, most_bytes + 1, text)) return std::nullopt;
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
 }
 

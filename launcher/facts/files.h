@@ -22,7 +22,8 @@ std::string text_of_file(const std::string& path);
 // is of another kind (a FIFO would block).
 std::optional<std::string> whole_text_of(const std::string& path);
 
-// The contents of a file or pipe; absent if it cannot be read or exceeds `most_bytes`.
+// The contents of a file or pipe without a byte order mark; absent if it cannot be read or exceeds
+// `most_bytes`.
 std::optional<std::string> all_text_of(const std::string& path, std::size_t most_bytes);
 
 // The names that begin with `prefix`, in ascending order.

@@ -66,6 +66,8 @@ TEST_CASE("a host file is read whole, and one that is too large or not regular i
   const HostFacts host = look_at_host();
   std::ofstream(folder.file("file")) << std::string(300000, 'x') << "\n";
   CHECK(host.file_text(folder.file("file")) == std::string(300000, 'x').append("\n"));
+  std::ofstream(folder.file("file")) << "\xef\xbb\xbfhost";  // a byte order mark
+  CHECK(host.file_text(folder.file("file")) == "host");
   std::ofstream(folder.file("file")).close();
   CHECK(host.file_text(folder.file("file")) == "");
   REQUIRE(truncate(folder.file("file").c_str(), (4 << 20) + 1) == 0);
