@@ -110,6 +110,13 @@ std::optional<int> own_output(const std::string& path) {
   return std::nullopt;
 }
 
+// A device or a pipe. A FIFO without a reader would block; then the error is ENXIO.
+std::FILE* open_special(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!fd || fcntl(fd.get(), F_SETFL, 0) != 0) return nullptr;  // writes wait for a slow reader
+  return fdopen(fd.release(), "w");
+}
+
 // Readable only by this user, or with the permissions of the file that it replaces. Does not follow
 // links.
 std::FILE* new_file(const std::string& place, const std::string& replaced) {
@@ -141,8 +148,10 @@ Result<void> write_file(const std::string& path, std::string_view text) {
   const bool is_special = output || (fs::exists(path, ec) && !fs::is_regular_file(path, ec));
   const std::string place = is_special ? path : path + "." + std::to_string(getpid()) + ".part";
   std::FILE* file = output       ? fdopen(fcntl(*output, F_DUPFD_CLOEXEC, 0), "w")
-                    : is_special ? std::fopen(place.c_str(), "we")
+                    : is_special ? open_special(place)
                                  : new_file(place, path);
+  if (file == nullptr && errno == ENXIO && fs::is_fifo(path, ec))
+    return Error{ErrorCode::System, "cannot write " + path + ": it is a pipe without a reader"};
   if (file == nullptr) return system_error("write " + path, errno);
   const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int write_error = errno;

@@ -32,7 +32,8 @@ std::vector<std::string> names_in(const std::string& folder, std::string_view pr
 // --- Files of the user
 
 // Atomic: writes a file beside `path` and renames it. If stdout or stderr is that file, as with
-// /dev/stdout, the text follows what was written there. Errors: System, naming the path.
+// /dev/stdout, the text follows what was written there. A FIFO must have a reader, and the call
+// waits until it has room for the text. Errors: System, naming the path.
 Result<void> write_file(const std::string& path, std::string_view text);
 
 // Reads the file of --secret-file. It must be a regular file that belongs to this user or root and

@@ -1,13 +1,17 @@
 #include "launcher/facts/host.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "launcher/facts/files.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 
@@ -134,6 +138,29 @@ TEST_CASE("an error names a file that cannot be written, and no partial file rem
   const TemporaryDirectory folder;
   REQUIRE(mkdir(folder.file("folder").c_str(), 0700) == 0);
   CHECK_FALSE(write_file(folder.file("folder"), "text"));
+}
+
+TEST_CASE("a FIFO with a reader gets the whole text, and one without a reader is an error") {
+  const TemporaryDirectory folder;
+  const std::string fifo = folder.file("fifo");
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  const Result<void> unread = write_file(fifo, "text");
+  REQUIRE_FALSE(unread);
+  CHECK(unread.error().message == "cannot write " + fifo + ": it is a pipe without a reader");
+  const std::string text(300000, 'x');  // more than it holds
+  UniqueFd reader(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  REQUIRE(fcntl(reader.get(), F_SETFL, 0) == 0);
+  std::string read;
+  std::thread reading([&read, fd = std::move(reader)] {
+    std::array<char, 4096> part{};
+    ssize_t count = 0;
+    while ((count = ::read(fd.get(), part.data(), part.size())) > 0)
+      read.append(part.data(), static_cast<std::size_t>(count));
+  });
+  const Result<void> written = write_file(fifo, text);
+  reading.join();
+  CHECK(written);
+  CHECK(read == text);
 }
 
 }  // namespace drun
