@@ -70,18 +70,20 @@ void SeatLink::on_frame(ControlLink&, std::string_view frame) {
   if (const Vote* vote = message ? std::get_if<Vote>(&*message) : nullptr)
     return has_voted_ = true, listener_.on_vote(seat_, *vote);
   const Refused* refused = message ? std::get_if<Refused>(&*message) : nullptr;
-  if (refused != nullptr && log_limit_.allows(std::chrono::steady_clock::now()))
-    log_.warning(to_string(endpoint_) +
-                 " takes no part in the election of this job's coordinator: " +
-                 refused->error.message + log_limit_.left_out());
+  if (refused != nullptr)
+    warn("takes no part in the election of this job's coordinator: " + refused->error.message);
   fail("it does not answer ballots");
 }
 
 void SeatLink::on_end(ControlLink&, const ConnectionEnd& end) {
-  if (end.is_wrong_peer && log_limit_.allows(std::chrono::steady_clock::now()))
-    log_.warning(to_string(endpoint_) + " " + end.reason + log_limit_.left_out());
+  if (end.is_wrong_peer) warn(end.reason);
   if (end.is_wrong_peer && is_reported_) connector_.reject_address(end.reason);
   fail(end.reason);
+}
+
+void SeatLink::warn(const std::string& reason) {
+  if (refusals_.allows(reason, std::chrono::steady_clock::now()))
+    log_.warning(to_string(endpoint_) + " " + reason);
 }
 
 void SeatLink::fail(const std::string& reason) {

@@ -29,7 +29,7 @@ namespace drun::rendezvous {
 // Limits:  a connection may take the time that connector.h allows, and 5 s more until the other
 //          seat's process has answered.
 // Errors:  on_seat_failed: nothing listens there, or it does not answer this job's ballots.
-//          Refusals are logged at a limited rate.
+//          The first refusal of each kind is logged, and the others at growing intervals.
 class SeatLink final : private ControlLink::Listener {
  public:
   // Never called from inside a call to SeatLink.
@@ -62,13 +62,14 @@ class SeatLink final : private ControlLink::Listener {
   void on_open(ControlLink& connection) override;
   void on_frame(ControlLink& connection, std::string_view frame) override;
   void on_end(ControlLink& connection, const ConnectionEnd& end) override;
+  void warn(const std::string& reason);
   void fail(const std::string& reason);
 
   const int seat_;
   const Endpoint endpoint_;
   const std::shared_ptr<const TlsContext> tls_;
   const Log log_;
-  LogLimit log_limit_;
+  RefusalLimit refusals_;
   Listener& listener_;
   Connector connector_;
   // The seat's host reported its addresses; from here, some may belong to another machine.

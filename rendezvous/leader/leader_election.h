@@ -2,7 +2,11 @@
 // (election_driver.h) or by etcd (etcd_driver.h).
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <variant>
 
@@ -44,6 +48,33 @@ using ElectionNews =
 struct ElectionLog {
   LogLevel level = LogLevel::Info;
   std::string text{};
+};
+
+// --- Warnings
+
+// Limits warnings about a seat that takes no part, which is asked again several times a second for
+// as long as the job runs: each of the first texts once, and from then on one line after 30 s,
+// after a further minute, and so on, at last every hour.
+class RefusalLimit {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // Whether the warning may be written.
+  bool allows(const std::string& text, Time now) {
+    const bool is_new = texts_.size() < kMostTexts && texts_.insert(text).second;
+    if (!is_new && now < next_) return false;
+    if (!is_new) interval_ = std::min<std::chrono::seconds>(interval_ * 2, kLongest);
+    next_ = now + interval_;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kMostTexts = 8;
+  static constexpr std::chrono::seconds kFirst{30};
+  static constexpr std::chrono::hours kLongest{1};
+  std::set<std::string> texts_;
+  std::chrono::seconds interval_ = kFirst;
+  Time next_{};
 };
 
 // --- The interface

@@ -397,8 +397,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
       voters_.insert(connection.id());
     }
     if (voters_.contains(connection.id())) return council_->hear(connection.id(), ballot);
-    complain("dropped " + connection.peer() +
-             ": it asks for votes, but --rdzv-endpoint is one here");
+    const std::string reason = ": it asks for votes, but --rdzv-endpoint is one here";
+    if (refusals_.allows(reason, now())) log_.warning("dropped " + connection.peer() + reason);
     reply(connection.id(), Refused{{ErrorCode::Refused,
                                     "no list of endpoints was given there; "
                                     "write the same list on all nodes"}});
@@ -423,6 +423,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   DeadlineTimer pending_timer_;
   const Log log_;
   LogLimit log_limit_;
+  RefusalLimit refusals_;
   std::function<void()> on_finished_;
   const OnLeader on_leader_;
   const OnTrouble on_trouble_;

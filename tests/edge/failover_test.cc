@@ -138,6 +138,13 @@ TEST_CASE("an endpoint with a different endpoint list logs the mismatch and elec
   REQUIRE(job.until([&] { return other.log.has("write the same list on all nodes"); }));
   REQUIRE(job.until([&] { return first.agent->world || second.agent->world; }));
   CHECK_FALSE(other.server->is_leading());
+  const auto count = [&other](std::string_view text) {
+    return std::count_if(
+        other.log.lines.begin(), other.log.lines.end(),
+        [text](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  REQUIRE(job.until([&] { return count("it does not answer ballots") >= 6; }));
+  CHECK(count("takes no part in the election") == 2);  // once for each of the other endpoints
 }
 
 TEST_CASE("a coordinator without an endpoint list rejects requests for votes") {
