@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +43,8 @@ constexpr std::size_t kLongestPathBytes = 256;
 constexpr std::chrono::seconds kRemovalLimit{5};
 // The console must take the guardian's lines within this time.
 constexpr int kConsoleLimitMs = 1000;
+// With fewer, drun cannot start even one worker.
+constexpr rlim_t kLeastFiles = 32;
 // Abandoned directories are removed then, when the processor is not needed for the start.
 constexpr timespec kStartTime{.tv_sec = 0, .tv_nsec = 100'000'000};
 std::array<std::array<char, kLongestPathBytes>, kMostDirectories> to_remove{};
@@ -307,6 +310,12 @@ void renew_foreign(std::vector<int>& foreign, pid_t agent) {
 }  // namespace
 
 Result<int> run_guarded(const std::function<int()>& agent) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < kLeastFiles)
+    return Error{ErrorCode::System, "cannot start the agent: the hard limit on open files is " +
+                                        std::to_string(files.rlim_max) +
+                                        ", and it needs at least " + std::to_string(kLeastFiles) +
+                                        "; raise the limit (ulimit -n)"};
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return system_error("make a socket pair for the agent", errno);

@@ -24,7 +24,8 @@ namespace drun::agent {
 
 // Forks, runs `agent` in the child, and returns its value there: code after the call runs in the
 // agent only. The guardian never returns: it calls _exit with the agent's exit code, or 128 + n if
-// signal n ended the agent. Errors: System if the fork failed.
+// signal n ended the agent. Errors: System if the fork failed, or if the process can open too few
+// files for any job.
 Result<int> run_guarded(const std::function<int()>& agent);
 
 // In the agent: if the agent is killed, the guardian removes `directory` with its contents; if the

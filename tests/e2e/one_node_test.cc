@@ -100,6 +100,17 @@ TEST_CASE("a hard limit on files that is too low for the workers is named") {
   CHECK_THAT(ended.err, ContainsSubstring("raise the limit (ulimit -n)"));
 }
 
+TEST_CASE("a hard limit on files that is too low for drun itself is named before anything starts") {
+  const std::string limit = GENERATE("8", "14", "31");
+  Launch launch = shell_job({"--standalone", "--nproc_per_node=1"}, "echo started");
+  launch.argv = Words{"sh", "-c", "ulimit -n " + limit + " && exec \"$@\"", "sh"} + launch.argv;
+  const Ended ended = run(launch);
+  CHECK(ended.code == 125);
+  CHECK(ended.out.empty());
+  CHECK(ended.err == "drun: cannot start the agent: the hard limit on open files is " + limit +
+                         ", and it needs at least 32; raise the limit (ulimit -n)\n");
+}
+
 TEST_CASE("a file size limit fails drun's writes and does not end drun") {
   const TemporaryDirectory directory;
   Launch launch = shell_job({"-n2", "--report=" + directory.file("report.json")}, "kill -XFSZ $$");
