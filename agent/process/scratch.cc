@@ -46,15 +46,22 @@ bool has_room(const std::string& directory) {
 
 Result<std::string> make_in(const std::string& base, std::string_view name) {
   const std::string pattern = base + "/" + std::string(kScratchPrefix) + std::string(name);
+  int error_number = 0;
   for (int tries = 0; tries < 3; ++tries) {
     std::string path = pattern + ".XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) break;
+    if (::mkdtemp(path.data()) == nullptr)
+      return system_error("make a directory in " + base, errno);
     if (own_scratch_directory(path)) {
       remove_if_killed(path);
       return path;
     }
+    error_number = errno;
+    ::rmdir(path.c_str());
   }
-  return system_error("make a directory in " + base, errno);
+  Error error = system_error("enter a new directory in " + base, error_number);
+  if (error_number == EACCES)
+    error.message += "; set a umask that leaves the owner all permissions";
+  return error;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +84,22 @@ int make_heartbeats_before_and_after_it_is_full() {
 }
 
 }  // namespace
+
+TEST_CASE("a new directory that cannot be entered is removed, and the error names the reason") {
+  const TemporaryDirectory base;
+  const UniqueFd lowest(dup(STDERR_FILENO));
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(lowest.get());
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  const Result<std::string> made = make_scratch_directory_in(base.path(), "test");
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE_FALSE(made);
+  CHECK(made.error().message == "cannot enter a new directory in " + base.path() +
+                                    ": too many open files; raise the limit (ulimit -n)");
+  CHECK(names_in(base.path()).empty());
+}
 
 TEST_CASE("names of scratch directories are recognized, and no others") {
   CHECK(is_scratch_name("drun_scratch.worker_key.aZ09bc"));
