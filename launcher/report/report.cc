@@ -26,7 +26,7 @@ constexpr std::size_t kMostErrorLines = 8;
 constexpr std::size_t kMostErrorBytes = 240;
 
 std::string place(std::optional<int> node_rank, const std::string& host) {
-  if (!node_rank) return "the node on " + printable(host);
+  if (!node_rank) return "host " + printable(host);
   return rendezvous::node_text(*node_rank, printable(host));
 }
 

@@ -309,7 +309,7 @@ TEST_CASE("the report names excluded nodes with the reason") {
 
 TEST_CASE("a signal to a node without a rank is reported with its host") {
   CHECK_THAT(report_text(ended_on_three_nodes(Interrupted{15, std::nullopt, "gpu7"}), kStyle),
-             ContainsSubstring("job stopped by SIGTERM on the node on gpu7"));
+             ContainsSubstring("job stopped by SIGTERM on host gpu7"));
 }
 
 TEST_CASE("durations are short at every size") {
