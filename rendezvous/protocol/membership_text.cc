@@ -91,7 +91,7 @@ std::string elastic_waiting_text(const Waiting& waiting, std::string_view endpoi
                              node_range_text(waiting.min_node_count, waiting.node_count) +
                              " joined at " + place + " (" + joined_hosts(waiting) + "); ";
   if (waiting.joined_count >= waiting.min_node_count)
-    return joined + "the world begins in " + duration_text(waiting.left) + " if no more come";
+    return joined + "waiting up to " + duration_text(waiting.left) + " for more";
   return "waiting for nodes: " + joined + duration_text(waiting.left) + " left";
 }
 

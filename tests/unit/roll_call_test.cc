@@ -19,4 +19,16 @@ TEST_CASE(
   CHECK(progress_text(elastic, 5s) == "1 of 2 to 4 nodes joined (a); 5s");
 }
 
+// A node that has failed before may delay the world even if enough nodes have joined.
+TEST_CASE("an elastic job's waiting line has the longest wait") {
+  Waiting waiting{.node_count = 4, .joined_count = 1, .joined = {{0, "a"}}, .min_node_count = 2};
+  waiting.left = 599s;
+  CHECK(elastic_waiting_text(waiting, "a:29400") ==
+        "waiting for nodes: 1 of 2 to 4 nodes joined at a:29400 (a); 9m59s left");
+  waiting.joined_count = 2;
+  waiting.joined.push_back({0, "b"});
+  CHECK(elastic_waiting_text(waiting, "a:29400") ==
+        "2 of 2 to 4 nodes joined at a:29400 (a, b); waiting up to 9m59s for more");
+}
+
 }  // namespace drun::rendezvous
