@@ -94,9 +94,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-namespace {
-
-// Bytes of the control character that `line` begins with; 0: it begins with another one.
 std::size_t control_size(std::string_view line) {
   const auto byte = [line](std::size_t at) {
     return at < line.size() ? static_cast<unsigned char>(line[at]) : 0U;
@@ -108,8 +105,6 @@ std::size_t control_size(std::string_view line) {
                             (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
   return byte(0) == 0xe2 && is_direction ? 3 : 0;
 }
-
-}  // namespace
 
 std::string printable(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);

@@ -43,6 +43,10 @@ std::string verb_phrase(const Failure& failure);
 // The Levenshtein distance in bytes.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
+// Bytes of the control character that `line` begins with; 0: it begins with another one, or a tab.
+// Characters that change the direction of text count, because they can disguise it.
+std::size_t control_size(std::string_view line);
+
 // A line of worker output, safe for a terminal: drops color sequences and text that a carriage
 // return overwrote, keeps tabs, and escapes other control characters (\x1b).
 std::string printable(std::string_view line);

@@ -45,13 +45,10 @@ DecodedCharacter decode(std::string_view text) {
   return {character, bytes, true};
 }
 
-// XML 1.0, production 2, without the C1 controls, which terminals interpret, and without those that
-// change the text direction, which can disguise text.
-bool is_xml_character(std::uint32_t character) {
-  if (character < 0x20) return character == '\t' || character == '\n' || character == '\r';
-  if ((character >= 0x202a && character <= 0x202e) || (character >= 0x2066 && character <= 0x2069))
-    return false;
-  return (character < 0x7f || character > 0x9f) && character != 0xfffe && character != 0xffff;
+// XML 1.0, production 2, without further control characters. `text` begins with the character.
+bool is_xml_character(std::uint32_t character, std::string_view text) {
+  if (character == '\n' || character == '\r') return true;
+  return control_size(text) == 0 && character != 0xfffe && character != 0xffff;
 }
 
 std::string seconds(std::chrono::milliseconds duration) {
@@ -157,7 +154,7 @@ std::string xml_text(std::string_view text) {
   escaped.reserve(text.size());
   while (!text.empty()) {
     const DecodedCharacter next = decode(text);
-    if (!next.is_valid || !is_xml_character(next.character)) {
+    if (!next.is_valid || !is_xml_character(next.character, text)) {
       escaped += kReplacement;
     } else if (next.character == '&') {
       escaped += "&amp;";

@@ -108,6 +108,7 @@ TEST_CASE("hostile bytes are escaped or replaced in the XML") {
   CHECK(xml_text("\xe2\x82") == bad + bad);                      // truncated
   CHECK(xml_text("\xef\xbf\xbf") == bad);                        // U+FFFF
   CHECK(xml_text("\xc2\x9b") == bad);                            // a C1 control character
+  CHECK(xml_text("\xe2\x80\xae\xe2\x81\xa6") == bad + bad);      // turn the direction of text
   CHECK(xml_text("\xf4\x90\x80\x80") == bad + bad + bad + bad);  // beyond U+10FFFF
   CHECK(xml_text("\xf0\x9f\x98\x80 \xe2\x82\xac") == "\xf0\x9f\x98\x80 \xe2\x82\xac");
 
