@@ -540,7 +540,9 @@ class LogsView {
     if (!logs->round || logs->ranks.empty() || (logs->round == node.round && !node.streams.empty()))
       return true;
     if (!end_round(node)) return false;
-    for (int missed = node.round.value_or(*logs->round) + 1; missed < *logs->round; ++missed) {
+    // A round that has no ranks yet has not been read.
+    const int next = node.logs.ranks.empty() ? node.round.value_or(0) : *node.round + 1;
+    for (int missed = next; missed < *logs->round; ++missed) {
       enter_round(node, in_round(*logs, missed));
       if (!end_round(node)) return false;
     }

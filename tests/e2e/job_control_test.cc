@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
@@ -335,6 +337,32 @@ TEST_CASE("drun logs --follow waits for the workers of a job and ends quietly on
   CHECK(eventually([&] { return drun({"logs", id, "1"}).out == "hello from 1\n"; }));
   drun({"stop", id});
   nodes.wait();
+}
+
+TEST_CASE("drun logs --follow prints the rounds that end before it sees the first one") {
+  const TemporaryDirectory directory;
+  const std::string id = own_id("logs-early");
+  Nodes nodes(2, {"--rdzv-id=" + id, "--redirects=1", "--max-restarts=2", "--restart-backoff=0",
+                  "--log-dir=" + directory.path()});
+  const std::string script =
+      "echo round $TORCHELASTIC_RESTART_COUNT\n"
+      "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || [ $RANK = 1 ] || exit 3\n"
+      "exec sleep 60";
+  nodes.start(0, {}, script);
+  REQUIRE(eventually([&] { return !list_line(id).empty(); }));
+  Running following({.argv = {drun_program(), "logs", id, "0", "--follow"}});
+  REQUIRE(eventually([&] {  // it has seen that no round has begun
+    const std::string descriptors = "/proc/" + std::to_string(following.pid()) + "/fd";
+    return std::any_of(std::filesystem::directory_iterator(descriptors), {}, [](const auto& fd) {
+      std::error_code ec;
+      return std::filesystem::read_symlink(fd, ec).string().find("pidfd") != std::string::npos;
+    });
+  }));
+  nodes.start(1, {}, script);
+  CHECK(following.prints("round 0\nround 1\nround 2\n"));
+  drun({"stop", id});
+  nodes.wait();
+  following.wait();
 }
 
 TEST_CASE("drun logs on one node prints and follows the lines of ranks of other nodes") {
