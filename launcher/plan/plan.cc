@@ -388,6 +388,8 @@ Result<ReportFiles> report_files(const std::vector<std::string>& names, const Ho
       return usage_error("--report=" + name, "--report=" + *file +
                                                  " is of the same kind; give one .html file and "
                                                  "one other file at most");
+    if (host.probe && host.probe(name) == FileKind::Directory)
+      return usage_error("--report=" + name, "it is a directory; give the name of a file");
     const std::size_t slash = name.rfind('/');
     const std::string directory = name.substr(0, slash == name.npos ? 0 : slash);
     if (!directory.empty() && host.probe && host.probe(directory) != FileKind::Directory)

@@ -343,6 +343,8 @@ TEST_CASE("files, labels, reports and limits come from options or torchrun's var
   CHECK_THAT(plan_error({.reports = {""}}), ContainsSubstring("it is empty"));
   CHECK_THAT(plan_error({.reports = {"/none/out.json"}}),
              ContainsSubstring("--report=/none/out.json: there is no directory /none; create it"));
+  CHECK_THAT(plan_error({.reports = {"out"}}, train_host({{"out", FileKind::Directory}})),
+             ContainsSubstring("--report=out: it is a directory; give the name of a file"));
   const HostFacts host = train_host({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"},
                                          {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"},
                                          {"TORCHELASTIC_ERROR_FILE", "/e.json"}});
