@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "drun/backend.h"
+#include "drun/device_mesh.h"
 #include "drun/key_store.h"
 #include "drun/process_group.h"
 #include "rendezvous/base/pulse_page.h"
@@ -21,7 +23,9 @@
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
 #include "tests/support/machine.h"
+#include "tests/support/own_keys.h"
 #include "tests/support/ranks.h"
+#include "worker_lib/shm/shm_backend.h"
 #include "worker_lib/ucx/ucx_mesh.h"
 
 namespace drun {
@@ -100,6 +104,35 @@ TEST_CASE("split makes a group of each color, in the order of keys") {
       expect(mine->size() == 2 && mine->rank() == (rank < 2 ? 1 : 0), "ordered by key");
       expect(sum_of(*mine, rank) == (rank % 2 == 0 ? 101 : 1010), "its own color only");
     }
+    world.barrier();
+  }));
+}
+
+TEST_CASE("a split and a device mesh have one deadline for all that they do") {
+  constexpr seconds kTimeout{8};  // below 10 s, so that the clock is exact
+  const StoreProcess store;
+  check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    std::vector<Deadline> deadlines;
+    Clock::time_point late;  // rank 3 does its part then
+    register_backend("shm", [&](const BackendContext& context) {
+      deadlines.push_back(context.deadline);
+      if (rank == 3) std::this_thread::sleep_until(late);
+      return worker::connect_shm(context);
+    });
+    ProcessGroup world = ProcessGroup::connect(over("shm"));
+    const auto soon = [&] {
+      std::int64_t now = Clock::now().time_since_epoch().count();
+      world.broadcast(now, 0);
+      return Clock::time_point(Clock::duration(now)) + milliseconds(300);
+    };
+    deadlines.clear();
+    late = soon();
+    if (rank == 3) std::this_thread::sleep_until(late);
+    world.split(rank % 2, 0, {kTimeout});
+    if (rank != 3) expect(deadlines.at(0) < late + kTimeout, "a split");
+    late = soon();
+    init_device_mesh(world, {2, 2}, {"a", "b"}, {kTimeout});
+    expect(deadlines.at(2) < late + kTimeout, "the second group of a mesh");
     world.barrier();
   }));
 }

@@ -6,6 +6,7 @@
 
 #include "drun/device_mesh.h"
 #include "drun/error.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/core/group.h"
 
@@ -124,6 +125,10 @@ struct DeviceMesh::State {
 
 DeviceMesh::DeviceMesh(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
+Deadline DeviceMesh::deadline(const ProcessGroup& world, const TimeoutOptions& options) {
+  return world.group_->deadline(options.timeout);
+}
+
 // With different meshes, groups would wait for each other.
 void DeviceMesh::check_same(ProcessGroup& world, const std::string& mesh,
                             const TimeoutOptions& options) {
@@ -186,6 +191,7 @@ DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
   const int rank = world.rank();
   auto layout = worker::make_mesh_layout(std::move(shape), std::move(names), world.size());
   if (!layout) fail(Kind::Usage, rank, layout.error().message);
+  const Deadline deadline = DeviceMesh::deadline(world, options);
   DeviceMesh::check_same(world, to_string(*layout), options);
 
   auto state = std::make_shared<DeviceMesh::State>();
@@ -199,7 +205,9 @@ DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
       state->groups.push_back(world);
     } else {
       state->groups.push_back(
-          world.split(state->layout.line_number(rank, i), coordinate, options).value());
+          world
+              .split(state->layout.line_number(rank, i), coordinate, {worker::left_until(deadline)})
+              .value());
     }
   }
   return DeviceMesh(std::move(state));

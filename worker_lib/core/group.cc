@@ -568,9 +568,9 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
 
 std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::split(std::optional<int> color, int key,
                                                                 Timeout timeout) {
+  const Limit limit = admit([] { return "split()"; }, timeout);
   const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};
   const std::vector<int> all = told_by_all(mine, timeout);
-  const Limit limit = admit([] { return "split()"; }, timeout);
   std::map<int, std::vector<std::pair<int, int>>> members;  // color -> (key, rank)
   for (int rank = 0; rank < parts_.size; ++rank) {
     const int* told = &all[mine.size() * static_cast<std::size_t>(rank)];

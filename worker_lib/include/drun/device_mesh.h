@@ -15,6 +15,7 @@
 //          different meshes; and errors of ProcessGroup::split.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,6 +48,8 @@ class DeviceMesh {
   friend DeviceMesh init_device_mesh(ProcessGroup, std::vector<int>, std::vector<std::string>,
                                      const TimeoutOptions&);
   explicit DeviceMesh(std::shared_ptr<const State> state);
+  static std::chrono::steady_clock::time_point deadline(const ProcessGroup& world,
+                                                        const TimeoutOptions& options);
   // Throws Mismatch on every rank unless all ranks ask for the same mesh.
   static void check_same(ProcessGroup& world, const std::string& mesh,
                          const TimeoutOptions& options);
