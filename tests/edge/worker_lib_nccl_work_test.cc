@@ -237,6 +237,47 @@ TEST_CASE("an operation for which no thread waits names a rank that died, over t
   CHECK_THAT(ends[0].said, ContainsSubstring("the process of rank 1 has ended"));
 }
 
+TEST_CASE("a message that waits for an earlier one keeps its own timeout, over the stand-in") {
+  run_over_standins(2, [](int rank, Words& words) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    group.barrier();
+    if (rank == 1) return words.await("done");
+    const OnGpu<int> number(1, 1);
+    const Work earlier = group.send(number.named(), 1, 0, async_op);  // connects
+    const std::string late =
+        error_of([&] { group.send(number.named(), 1, 0, {milliseconds(300)}); });
+    const std::string other = error_of([&] { earlier.wait(); });
+    words.tell("done");
+    expect(late.starts_with("timeout: rank 0: send(i32 x 1, to rank 1): ") &&
+               late.find("first") == std::string::npos && late.ends_with(" (300 ms)"),
+           late);
+    expect(other.ends_with(late.substr(late.find("): ") + 3)), other);
+  });
+}
+
+TEST_CASE("with DRUN_DEBUG=1 a message is not waited for with an earlier one, over the stand-in") {
+  run_over_standins(2,
+                    [](int rank, Words&) {
+                      ProcessGroup group = ProcessGroup::connect(over("nccl"));
+                      const OnGpu<int> first(1, 1 + rank);
+                      const OnGpu<int> second(1, 3 + rank);
+                      if (rank == 0) {
+                        const Work earlier = group.recv(first.named(), 1, 0, async_op);
+                        const Work later = group.recv(second.named(), 1, 0, async_op);
+                        earlier.wait();
+                        expect(first.read()[0] == 2, "the first message");
+                        group.barrier();
+                        later.wait();
+                        expect(second.read()[0] == 4, "the second message");
+                        return;
+                      }
+                      group.send(first.named(), 0);
+                      group.barrier();
+                      group.send(second.named(), 0);
+                    },
+                    {{"DRUN_DEBUG", "1"}});
+}
+
 TEST_CASE("operations reuse events, over the stand-in") {
   run_over_standins(2, [](int, Words&) {
     ProcessGroup group = ProcessGroup::connect(over("nccl"));

@@ -42,7 +42,7 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::together(
         });
         return StartQueue::Issued{.communicator = communicator, .end = std::move(end)};
       },
-      awaited);
+      awaited, communicators_.context().is_debug);
 }
 
 std::shared_ptr<StartQueue::Operation> NcclMessages::start(
@@ -64,7 +64,7 @@ std::shared_ptr<StartQueue::Operation> NcclMessages::start(
   auto operation = together(messages, "pair", {.peer = peer}, own < peer ? 1 : 0, connected);
   channel.queue.add(operation);
   // Connecting and comparing wait for the other rank.
-  if (channel.is_connected && !communicators_.context().is_debug) channel.queue.issue();
+  if (channel.is_connected && !communicators_.context().is_debug) channel.queue.issue(*operation);
   return operation;
 }
 

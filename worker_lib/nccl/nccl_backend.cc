@@ -127,8 +127,9 @@ class NcclBackend final : public Backend {
           now.deadline = deadline;
           return issue_collective(call, now, *after);
         },
-        awaited);
-    order_.issue(turn.deadline, operation);
+        awaited, communicators_.context().is_debug);
+    order_.add(operation);
+    order_.issue(*operation, turn.deadline);
     order_.check(*operation);
     return std::make_unique<StartedTransfer>(order_, std::move(operation));
   }
@@ -190,7 +191,7 @@ class NcclBackend final : public Backend {
           *part = all_->split(color, key, awaited);
           return StartQueue::Issued{};
         },
-        Awaited{});
+        Awaited{}, true);
     order_.add(operation);
     order_.await_end(*operation, turn.deadline);
     return *part;
@@ -224,7 +225,7 @@ class NcclBackend final : public Backend {
     };
     auto operation = messages_.together(batch, "batch", {.what = kBatch}, std::nullopt, connected);
     order_.add(operation);
-    if (!communicators_.context().is_debug) order_.issue();
+    if (!communicators_.context().is_debug) order_.issue(*operation);
     return operation;
   }
 

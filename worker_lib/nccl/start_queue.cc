@@ -20,31 +20,43 @@ void StartQueue::add(std::shared_ptr<Operation> operation) {
   waiting_.push_back(std::move(operation));
 }
 
-void StartQueue::issue() { issue(far_away()); }
-
-void StartQueue::issue(Deadline deadline, std::shared_ptr<Operation> last) {
+void StartQueue::issue(const Operation& own, std::optional<Deadline> deadline) {
   std::unique_lock lock(mutex_);
-  if (last) waiting_.push_back(std::move(last));
   if (is_issuing_) return;
   is_issuing_ = true;
-  while (!waiting_.empty()) {
+  std::exception_ptr late;
+  while (!waiting_.empty() &&
+         (own.state_ == State::Waiting || has_failed_ || !waiting_.front()->may_block_)) {
     const std::shared_ptr<Operation> next = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    issue_one(*next, deadline);
+    const bool has_time = deadline && own.state_ == State::Waiting;
+    issue_one(*next, own, has_time ? *deadline : far_away(), late);
     lock.lock();
   }
-  is_issuing_ = false;
+  if (waiting_.empty()) {
+    is_issuing_ = false;
+  } else {
+    stop_.change([this] { is_issuing_ = false; });
+  }
 }
 
-void StartQueue::issue_one(Operation& operation, Deadline deadline) {
+void StartQueue::issue_one(Operation& operation, const Operation& own, Deadline deadline,
+                           std::exception_ptr& late) {
   State state = State::Begun;
   try {
-    if (has_failed_) {
-      throw BackendFailure(Kind::Broken, "an earlier operation has failed");
-    }
+    if (late && &operation == &own) std::rethrow_exception(late);
+    if (has_failed_) throw BackendFailure(Kind::Broken, "another operation has failed");
     operation.issued_ = operation.issue_(deadline);
     operation.begun_at_ = coarse_now();
+  } catch (const BackendFailure& failure) {
+    has_failed_ = true;
+    operation.failure_ = std::current_exception();
+    state = State::Failed;
+    if (failure.kind == Kind::Timeout && &operation != &own) {
+      late = std::exchange(operation.failure_, std::make_exception_ptr(BackendFailure(
+                                                   Kind::Broken, "a later operation was late")));
+    }
   } catch (...) {
     has_failed_ = true;
     operation.failure_ = std::current_exception();
@@ -55,12 +67,14 @@ void StartQueue::issue_one(Operation& operation, Deadline deadline) {
 }
 
 void StartQueue::await_start(Operation& operation, Deadline deadline) {
-  if (operation.state_ == State::Waiting) issue(deadline);
-  if (operation.state_ == State::Waiting &&
-      !stop_.wait_until(deadline, [&] { return operation.state_ != State::Waiting; })) {
-    stop_.check();
-    throw BackendFailure(Kind::Timeout, operation.awaited_.peer,
-                         "an earlier operation has not been started yet");
+  while (operation.state_ == State::Waiting) {
+    issue(operation, deadline);
+    const auto may_go_on = [&] { return operation.state_ != State::Waiting || !is_issuing_; };
+    if (operation.state_ == State::Waiting && !stop_.wait_until(deadline, may_go_on)) {
+      stop_.check();
+      throw BackendFailure(Kind::Timeout, operation.awaited_.peer,
+                           "an earlier operation has not been started yet");
+    }
   }
   check(operation);
 }

@@ -4,6 +4,10 @@
 // thread is doing so: connecting takes long, and a call that is made meanwhile returns at once. An
 // operation that is started is an event on the GPU. No thread belongs to it.
 //
+// A thread keeps the deadline of the operation that it is in. It therefore leaves later operations
+// that can wait for other ranks to other threads. If the deadline passes while it starts an earlier
+// operation, the thread's operation is a Timeout, and the earlier one is Broken.
+//
 //     waiting --issued--> begun --its event is reached--> done
 //                |           any failure --> failed
 //
@@ -35,13 +39,16 @@ class StartQueue {
 
   class Operation {
    public:
-    // `issue` is called once at most, and destroyed afterwards.
-    Operation(Issue issue, const Awaited& awaited) : issue_(std::move(issue)), awaited_(awaited) {}
+    // `issue` is called once at most, and destroyed afterwards. `may_block`: it can wait for other
+    // ranks even if they are connected.
+    Operation(Issue issue, const Awaited& awaited, bool may_block)
+        : may_block_(may_block), issue_(std::move(issue)), awaited_(awaited) {}
 
    private:
     friend class StartQueue;
     enum class State { Waiting, Begun, Failed };
 
+    const bool may_block_;
     Issue issue_;
     const Awaited awaited_;
     std::atomic<State> state_ = State::Waiting;  // set with CancelToken::change()
@@ -54,10 +61,9 @@ class StartQueue {
   explicit StartQueue(CancelToken& stop) : stop_(stop) {}
 
   void add(std::shared_ptr<Operation> operation);
-  // Issues everything that is queued, unless another thread is doing so. `last` is added before.
-  void issue(Deadline deadline, std::shared_ptr<Operation> last = nullptr);
-  // The same where the operations' own deadlines apply, which another thread watches.
-  void issue();
+  // Issues what is queued up to this operation, and what does not block after it, unless another
+  // thread is doing so. Without a deadline, another thread watches it.
+  void issue(const Operation& own, std::optional<Deadline> deadline = std::nullopt);
 
   // Waits until it has been issued, and issues it if no other thread does. Throws its failure.
   void await_start(Operation& operation, Deadline deadline);
@@ -73,13 +79,15 @@ class StartQueue {
  private:
   using State = Operation::State;
 
-  void issue_one(Operation& operation, Deadline deadline);
+  // `own`: of the thread. `late`: why an earlier one of this thread was not done in time.
+  void issue_one(Operation& operation, const Operation& own, Deadline deadline,
+                 std::exception_ptr& late);
 
   CancelToken& stop_;
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Operation>> waiting_;
-  bool is_issuing_ = false;
-  bool has_failed_ = false;  // belongs to the thread that issues
+  std::atomic<bool> is_issuing_ = false;  // set with mutex_, reset also with CancelToken::change()
+  bool has_failed_ = false;               // belongs to the thread that issues
 };
 
 // An operation as the group sees it. Several can share one, such as the messages of a batch.
