@@ -379,6 +379,44 @@ TEST_CASE("a forked child is refused the use of its parent's group, which remain
   }));
 }
 
+TEST_CASE("a forked child is refused its parent's operations, which the parent completes") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+tcp", "tcp", "gloo");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
+    const auto words = connect_key_store("127.0.0.1", store.port(), seconds(20));
+    std::vector<int> data(100'000, rank);
+    if (rank == 1) {
+      words->wait({"the child has ended"}, seconds(40));
+      group.send(data, 0);
+      group.barrier();
+      return;
+    }
+    const std::vector<Work> works{group.recv(data, 1, 0, async_op), group.barrier(async_op)};
+    const pid_t child = fork();
+    if (child == 0) {
+      bool is_refused = wait_any(works) == 0;
+      for (const Work& work : works) {
+        const auto is_error = [&](const std::function<void()>& action) {
+          const std::string error = error_of(action);
+          return error.find("usage: ") == 0 && error.find("was forked") != std::string::npos;
+        };
+        is_refused = is_refused && work.is_completed() && work.error() != nullptr &&
+                     is_error([&] { work.wait(); }) && is_error([&] { work.wait(seconds(1)); }) &&
+                     is_error([&] { work.wait_stream(nullptr); }) &&
+                     is_error([&] { work.peer(); }) && is_error([&] { wait_all({work}); });
+      }
+      _exit(is_refused ? 7 : 8);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    words->set("the child has ended", "", seconds(20));
+    expect(WIFEXITED(status) && WEXITSTATUS(status) == 7, "refused in the child");
+    wait_all(works);
+    expect(data == std::vector<int>(100'000, 1), "the parent has received it");
+  }));
+}
+
 TEST_CASE("a backend is chosen by name, and the error about an unknown one lists the known ones") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int, const Say& say) {

@@ -74,6 +74,7 @@ void Request::run() {
 }
 
 void Request::wait() {
+  if (is_inherited()) return;
   std::unique_lock lock(mutex_);
   if (state_ == State::Open && can_be_polled_) return perform(lock);
   if (const std::shared_ptr<RequestQueue> queue = queue_) {
@@ -101,6 +102,7 @@ bool Request::is_over() const {
 }
 
 bool Request::is_done() {
+  if (is_inherited()) return true;
   std::unique_lock lock(mutex_);
   if (state_ == State::Open && can_be_polled_) {
     const std::optional<bool> ends = would_end();
@@ -112,6 +114,12 @@ bool Request::is_done() {
 }
 
 int Request::get() const {
+  if (is_inherited()) {
+    throw WorkerError({.kind = WorkerError::Kind::Usage,
+                       .operation = "Work",
+                       .message = "this process was forked from the one that started the "
+                                  "operation, which stays its parent's; wait for it there"});
+  }
   if (failure_) std::rethrow_exception(failure_);
   return result_;
 }
@@ -267,7 +275,8 @@ void Work::wait_stream(void* stream) const {
   const worker::WaitMark mark;
   bool is_queued = false;
   try {
-    const std::shared_ptr<Transfer> transfer = transfer_.lock();
+    const std::shared_ptr<Transfer> transfer =
+        request_->is_inherited() ? nullptr : transfer_.lock();
     is_queued = transfer && transfer->wait_on(stream);
   } catch (const std::exception&) {
     // Either the operation has failed, which wait() reports, or the stream cannot wait.

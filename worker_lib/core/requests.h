@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker_lib/base/process.h"
 #include "worker_lib/base/threads.h"
 
 namespace drun::worker {
@@ -36,6 +37,8 @@ class RequestQueue;
 //
 // It is shared by its Works and the threads that may run it. The Action and everything it holds are
 // destroyed on completion.
+// Forks:   in a child of its process it counts as done with an error (Usage): its threads are the
+//          parent's, and so are the connections that it would use.
 
 class Request : public std::enable_shared_from_this<Request> {
  public:
@@ -65,6 +68,8 @@ class Request : public std::enable_shared_from_this<Request> {
   // False if it is not done within that time. Polls the operation once, then waits for another
   // thread.
   bool wait_for(std::chrono::milliseconds time);
+  // This process was forked from the one that started it.
+  bool is_inherited() const { return fork_generation() != fork_generation_; }
   // True if no thread has begun it.
   bool is_open() const;
   // Polls the operation, and runs it if it would return at once. If it makes progress only while it
@@ -98,7 +103,8 @@ class Request : public std::enable_shared_from_this<Request> {
     }
   }
 
-  mutable std::mutex mutex_;
+  const int fork_generation_ = fork_generation();
+  mutable std::mutex mutex_;  // may stay locked in a forked child
   std::condition_variable done_;
   State state_ = State::Open;
   const bool can_be_polled_ = false;

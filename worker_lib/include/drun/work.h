@@ -7,7 +7,8 @@
 //     sum.wait();
 //
 // Copies refer to the same operation. Destroying a Work does not stop the operation: its memory
-// must stay valid until the operation is done. wait throws the error of the operation. Thread: any.
+// must stay valid until the operation is done. wait throws the error of the operation; in a child
+// of fork, which has no operations, that is Usage. Thread: any.
 #pragma once
 
 #include <chrono>
@@ -45,7 +46,7 @@ class Work {
   // group's next call and error() report it. So check error() or wait() before the data leaves the
   // GPU.
   void wait_stream(void* stream) const;
-  // Done or failed.
+  // Done or failed. In a child of fork it counts as failed (Usage).
   bool is_completed() const;
   // Null while it runs, and after success.
   std::exception_ptr error() const;
