@@ -16,6 +16,7 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
+#include "tests/support/few_descriptors.h"
 #include "tests/support/machine.h"
 #include "tests/support/shm_ranks.h"
 #include "worker_lib/shm/segment.h"
@@ -291,6 +292,38 @@ TEST_CASE("shared memory: a rank that never connects is named by all others") {
                ContainsSubstring("rank 2 did not come to share memory with rank 0"));
     CHECK_THAT(ends[static_cast<std::size_t>(rank)].said, ContainsSubstring("timeout"));
   }
+}
+
+TEST_CASE("shared memory: a rank without descriptors reports the limit and blames no rank") {
+  const int tight = GENERATE(0, 1);
+  int failures = 0;
+  for (std::string said; said != "no failure\n"; ++failures) {
+    REQUIRE(failures < 20);
+    const StoreProcess store;
+    const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+      BackendContext context = shm_context(rank, 3, store.port());
+      if (rank != tight) {
+        context.ended_rank = [&](const std::vector<int>&) {
+          const bool has_ended = context.store->has("gone", seconds(20));
+          return has_ended ? std::optional<int>(tight) : std::nullopt;
+        };
+        return say(failure_of([&] { worker::connect_shm(context); }));
+      }
+      // The store opens a connection for the first key that it waits for.
+      if (rank != 0) context.store->get("shm", seconds(40));
+      std::optional<test::FewDescriptors> few(failures);
+      say(failure_of([&] { worker::connect_shm(context); }));
+      few.reset();
+      context.store->set("gone", "", seconds(20));
+    });
+    said = ends[static_cast<std::size_t>(tight)].said;
+    INFO(failures << " more descriptors: " << said << ends[1].said << ends[2].said);
+    if (said == "no failure\n") continue;
+    CHECK_THAT(said, StartsWith("system: ") && ContainsSubstring(": Too many open files (limit ") &&
+                         ContainsSubstring("); raise it with ulimit -n"));
+    CHECK_THAT(said, !ContainsSubstring("gloo"));
+  }
+  CHECK(failures > 3);
 }
 
 TEST_CASE("shared memory: without rank 0 the other ranks time out and name it") {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
+#include "tests/support/few_descriptors.h"
 #include "tests/support/machine.h"
 #include "tests/support/mesh_ranks.h"
 #include "tests/support/process.h"
@@ -194,23 +194,6 @@ std::uint32_t packets_in(const UniqueFd& fd) {
   return info.packets_in;
 }
 
-// As many as are open now: each further descriptor fails.
-struct NoMoreDescriptors {
-  NoMoreDescriptors() {
-    getrlimit(RLIMIT_NOFILE, &before);
-    const UniqueFd lowest(::dup(STDERR_FILENO));
-    rlimit tight = before;
-    tight.rlim_cur = static_cast<rlim_t>(lowest.get());
-    setrlimit(RLIMIT_NOFILE, &tight);
-    limit = std::to_string(tight.rlim_cur);
-  }
-  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
-  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
-  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
-  rlimit before{};
-  std::string limit;
-};
-
 // Bytes that differ between neighbors, and between pieces.
 std::string numbered_bytes(std::size_t bytes) {
   std::string made(bytes, ' ');
@@ -270,12 +253,12 @@ TEST_CASE("the peers of a rank that aborts see the end of its connections while 
 TEST_CASE("a rank without a descriptor for a connection reports the limit and blames no peer") {
   PlayedRank played;
   const auto mesh = played.make_mesh();
-  const NoMoreDescriptors tight;
+  const FewDescriptors tight(0);
   const std::string failure =
       failure_of([&] { mesh->send(1, kSlot, "word", 4)->finish(in(seconds(5))); });
   CHECK_THAT(failure,
              ContainsSubstring("system: cannot make a socket: Too many open files (limit " +
-                               tight.limit + "); raise it with ulimit -n"));
+                               tight.limit() + "); raise it with ulimit -n"));
 }
 
 TEST_CASE("a rank without a descriptor for a caller sleeps, reports the limit, and accepts later") {
@@ -287,13 +270,13 @@ TEST_CASE("a rank without a descriptor for a caller sleeps, reports the limit, a
     const auto received = mesh->recv(1, kSlot, word.data(), word.size());
     caller = played.dial();
     played.send_word(caller);
-    const NoMoreDescriptors tight;
+    const FewDescriptors tight(0);
     const auto before = used_cpu();
     const std::string failure = failure_of([&] { received->finish(in(seconds(1))); });
     CHECK_THAT(failure,
                ContainsSubstring("system: cannot accept the connection of rank 1: Too many open "
                                  "files (limit " +
-                                 tight.limit + ")"));
+                                 tight.limit() + ")"));
     CHECK((used_cpu() - before).count() < 0.3);
   }
   CHECK(mesh->recv(1, kSlot, word.data(), word.size())->finish(in(seconds(10))) == 1);

@@ -1,7 +1,8 @@
-// edge. State of the whole process: signals, forks, and its exit. Thread: any.
+// edge. State of the whole process: signals, forks, limits, and its exit. Thread: any.
 #pragma once
 
 #include <csignal>
+#include <string>
 
 namespace drun::worker {
 
@@ -29,6 +30,11 @@ void ignore_default_sigpipe();
 // The number of forks between the first call in an ancestor and this process. Threads, connections
 // and shared memory of a group belong to the process that created it.
 int fork_generation();
+
+// Whether the error means that this host has no descriptor, port or memory for a connection.
+bool is_local_lack(int error);
+// "Too many open files (limit 1024); raise it with ulimit -n".
+std::string error_text(int error);
 
 // Calls `action` when the process exits normally. Replaces an earlier action.
 void at_exit(void (*action)());

@@ -131,6 +131,7 @@ std::optional<Message> receive_message(int socket) {
   const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (count <= 0) return std::nullopt;
   received.text.resize(static_cast<std::size_t>(count));
+  received.lacks_fds = (message.msg_flags & MSG_CTRUNC) != 0;  // there is room for all
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
        each = CMSG_NXTHDR(&message, each)) {
     if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) continue;

@@ -34,6 +34,7 @@ bool send_message(int socket, std::string_view text, const std::vector<int>& fds
 struct Message {
   std::string text;
   std::vector<UniqueFd> fds;
+  bool lacks_fds = false;  // this process has reached its limit on descriptors
 };
 // Does not block. Absent if no message is waiting, or the peer has closed.
 std::optional<Message> receive_message(int socket);

@@ -68,14 +68,15 @@ class Joining {
         deadline_(deadline_in(options.timeout)) {}
 
   GroupParts join() {
-    auto job = std::make_shared<Job>();
-    job->self = plan_.self;
-    job->timeout = options_.timeout;
-    job->backend = backend_;
-    job->device = options_.device;
-    job->is_debug = is_debug();
-    GroupParts parts{.job = job, .rank = rank(), .size = size()};
+    GroupParts parts{.job = nullptr, .rank = rank(), .size = size()};
     try {
+      parts.job = std::make_shared<Job>();
+      Job& job = *parts.job;
+      job.self = plan_.self;
+      job.timeout = options_.timeout;
+      job.backend = backend_;
+      job.device = options_.device;
+      job.is_debug = is_debug();
       check_is_here(backend_);
       if (size() > 1) meet(parts);
       parts.backend = connect_backend(parts, deadline_);

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <system_error>
 #include <utility>
 
+#include "worker_lib/base/process.h"
 #include "worker_lib/base/threads.h"
 
 namespace drun::worker {
@@ -33,7 +33,10 @@ int milliseconds_until(Deadline deadline) {
 }  // namespace
 
 Watch::Watch() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  if (wake_fd_ < 0) {
+    throw BackendFailure(WorkerError::Kind::System,
+                         "cannot watch the other ranks: " + error_text(errno));
+  }
 }
 
 Watch::~Watch() {

@@ -3,8 +3,8 @@
 // Thread:  starts a thread with the first thing to watch. That thread calls the given functions,
 //          one at a time. All methods: any thread.
 // Cost:    about 20 ns per DeadlineGuard, because shared-memory operations take less than 1 us.
-// Errors:  functions that start the thread throw BackendFailure (System) if the system allows no
-//          more threads.
+// Errors:  BackendFailure (System): of the constructor without a free descriptor; of functions that
+//          start the thread, if the system allows no more threads.
 // Owner:   shared by the groups of one connect; outlives everything registered with it.
 #pragma once
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
+#include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/base/unix_socket.h"
 #include "worker_lib/mesh/gather_texts.h"
@@ -37,7 +38,7 @@ void keep(Lifelines& lifelines, UniqueFd socket, int rank) {
 }
 
 [[noreturn]] void throw_system(const std::string& message) {
-  throw BackendFailure(Kind::System, message + ": " + std::strerror(errno));
+  throw BackendFailure(Kind::System, message + ": " + error_text(errno));
 }
 
 // Until one of these descriptors, of `ranks`, is readable. False if the deadline passes first.
@@ -73,11 +74,7 @@ class Leader {
     listener_ = unix_socket::listen_at(name, context_.size + 16);
     if (!listener_) throw_system("cannot listen on a unix socket");
     context_.store->set(kKey, name, left_until(context_.deadline));
-    while (!missing().empty()) {
-      await_ranks();
-      admit_stranger();
-      hear_strangers();
-    }
+    await_members();
     connection.cores = cores_;
     const std::string yes = to_text(Answer{.kind = Answer::Kind::Yes, .cores = cores_});
     for (int rank = 1; rank < context_.size; ++rank) {
@@ -92,6 +89,26 @@ class Leader {
   }
 
  private:
+  // Sends the reason of a failure to the ranks that have connected.
+  void await_members() {
+    try {
+      while (!missing().empty()) {
+        await_ranks();
+        admit_stranger();
+        hear_strangers();
+      }
+    } catch (const BackendFailure& failure) {
+      Answer answer{.kind = Answer::Kind::No, .why = failure.what()};
+      if (failure.kind == Kind::Timeout) answer.kind = Answer::Kind::Late;
+      if (failure.kind == Kind::PeerLost) answer.kind = Answer::Kind::Lost;
+      answer.lost = failure.peer.value_or(0);
+      for (const UniqueFd& member : members_) {
+        if (member) unix_socket::send_message(member.get(), to_text(answer));
+      }
+      throw;
+    }
+  }
+
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (int rank = 1; rank < context_.size; ++rank) {
@@ -108,6 +125,8 @@ class Leader {
 
   void admit_stranger() {
     UniqueFd stranger = unix_socket::accept_from(listener_.get());
+    if (!stranger && is_local_lack(errno))
+      throw_system("rank 0 cannot accept the connection of another rank");
     if (!stranger || !is_own_user(stranger.get())) return;
     if (strangers_.size() == kMostStrangers) strangers_.erase(strangers_.begin());
     strangers_.push_back(std::move(stranger));
@@ -144,22 +163,11 @@ class Leader {
   // Until one of them connects or writes.
   void await_ranks() const {
     const std::vector<int> ranks = missing();
-    try {
-      if (await_or_lose(context_, watched(), ranks, context_.deadline)) return;
-      std::optional<int> peer;
-      if (ranks.size() == 1) peer = ranks.front();
-      throw BackendFailure(Kind::Timeout, peer,
-                           describe_ranks(ranks) + " did not come to share memory with rank 0");
-    } catch (const BackendFailure& failure) {
-      const Answer answer{
-          .kind = failure.kind == Kind::Timeout ? Answer::Kind::Late : Answer::Kind::Lost,
-          .lost = failure.peer.value_or(0),
-          .why = failure.what()};
-      for (const UniqueFd& member : members_) {
-        if (member) unix_socket::send_message(member.get(), to_text(answer));
-      }
-      throw;
-    }
+    if (await_or_lose(context_, watched(), ranks, context_.deadline)) return;
+    std::optional<int> peer;
+    if (ranks.size() == 1) peer = ranks.front();
+    throw BackendFailure(Kind::Timeout, peer,
+                         describe_ranks(ranks) + " did not come to share memory with rank 0");
   }
 
   const BackendContext& context_;
@@ -185,9 +193,10 @@ Connection follow(const BackendContext& context, std::size_t segment_bytes) {
     const int error = errno;
     if (context.ended_rank && context.ended_rank({0})) throw loss_of_unconnected(0);
     errno = error;
-    throw_system(
-        "cannot connect to rank 0's unix socket (it has ended, or is in another network namespace: "
-        "choose the backend gloo)");
+    throw_system(std::string("cannot connect to rank 0's unix socket") +
+                 (error == ECONNREFUSED ? " (it has ended, or is in another network namespace: "
+                                          "choose the backend gloo)"
+                                        : ""));
   }
   if (!is_own_user(leader.get())) {
     throw BackendFailure(Kind::System, 0, "rank 0 runs as another user; choose the backend gloo");
@@ -202,6 +211,10 @@ Connection follow(const BackendContext& context, std::size_t segment_bytes) {
   }
   auto message = unix_socket::receive_message(leader.get());
   if (!message) throw BackendFailure(Kind::PeerLost, 0, "lost rank 0");
+  if (message->lacks_fds) {
+    throw BackendFailure(Kind::System,
+                         "cannot receive the memory that rank 0 shares: " + error_text(EMFILE));
+  }
   const Answer answer = parse_answer(message->text, message->fds.size());
   if (answer.kind == Answer::Kind::Lost && answer.lost >= 0 && answer.lost < context.size)
     throw BackendFailure(Kind::PeerLost, answer.lost, answer.why, true);

@@ -10,8 +10,8 @@
 // Ends:    the connections stay open, so that they show when a process ends: rank 0 has one to each
 //          other rank, and the others have one to rank 0. (A forked child keeps its parent's
 //          connections open: the group watches the processes as well.)
-// Errors:  BackendFailure, on all connected ranks: Timeout with the missing ranks, or PeerLost if
-//          one of them has ended; or the store's error.
+// Errors:  BackendFailure, on all connected ranks: Timeout with the missing ranks, PeerLost if one
+//          of them has ended, or System if rank 0 has no descriptor for one; or the store's error.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +66,7 @@ bool has_place(const Hello& hello, std::uint64_t segment_bytes, const std::vecto
 struct Answer {
   enum class Kind {
     Yes,
-    No,    // the rank does not fit into the group
+    No,    // the rank does not fit into the group, or rank 0 has no descriptor for another one
     Late,  // other ranks have not connected in time
     Lost,  // another rank has ended before it connected
   };

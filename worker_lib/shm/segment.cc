@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "drun/backend.h"
+#include "worker_lib/base/process.h"
 
 namespace drun::worker::shm {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 [[noreturn]] void fail(const std::string& what, std::size_t size_bytes) {
   throw BackendFailure(WorkerError::Kind::System,
                        "cannot " + what + " " + std::to_string(size_bytes) +
-                           " bytes of shared memory: " + std::strerror(errno));
+                           " bytes of shared memory: " + error_text(errno));
 }
 
 // The largest page size of common machines.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
+#include "worker_lib/base/process.h"
 #include "worker_lib/mesh/gather_texts.h"
 
 namespace drun::worker::tcp {

@@ -3,7 +3,6 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "rendezvous/base/text.h"
+#include "worker_lib/base/process.h"
 
 namespace drun::worker::tcp {
 namespace {
@@ -104,21 +104,6 @@ std::uint16_t port_of(int fd) {
 constexpr std::string_view kProves = " proves";
 
 }  // namespace
-
-bool is_local_lack(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM ||
-         error == EADDRNOTAVAIL;
-}
-
-std::string error_text(int error) {
-  std::string text = std::strerror(error);
-  rlimit limit{};
-  if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-    text += " (limit " + std::to_string(limit.rlim_cur) + "); raise it with ulimit -n";
-  if (error == ENFILE) text += "; raise the host's limit fs.file-max";
-  if (error == EADDRNOTAVAIL) text += "; widen the host's net.ipv4.ip_local_port_range";
-  return text;
-}
 
 BackendFailure system_failure(const std::string& what) {
   return {Kind::System, std::nullopt, what + ": " + error_text(errno)};

@@ -65,10 +65,6 @@ UniqueFd accept_from(int listener);
 // tcp(7), TCP_QUICKACK.
 void delay_acknowledgments(int fd);
 
-// Whether the error means that this host has no descriptor, port or memory for a connection.
-bool is_local_lack(int error);
-// "Too many open files (limit 1024); raise it with ulimit -n".
-std::string error_text(int error);
 // "`what`: " and the text of errno.
 BackendFailure system_failure(const std::string& what);
 
