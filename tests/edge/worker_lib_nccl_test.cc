@@ -85,6 +85,31 @@ TEST_CASE("nccl's messages, async operations, groups and mixed memory work, over
   run_over_standins(4, part.body);
 }
 
+TEST_CASE("input and output in different memories are rejected, over the stand-in") {
+  const std::string backend = GENERATE("cpu:shm,cuda:nccl", "nccl");
+  run_over_standins(2, [&](const Ranks&, int rank) {
+    ProcessGroup group = ProcessGroup::connect(test::over(backend));
+    const OnGpu<int> mine(3, rank);
+    const OnGpu<int> all(6, -1);
+    std::vector<int> on_host(6);
+    const std::vector<int> mine_on_host(3);
+    const auto error = [&](ConstBuffer input, Buffer output) {
+      return test::error_of([&] { group.all_gather(input, output); });
+    };
+    const std::string to_host = error(mine.unnamed(), on_host);
+    expect(to_host.find("usage: ") == 0 && to_host.find("the input is on GPU 0, the output in "
+                                                        "memory of the host") != std::string::npos,
+           to_host);
+    const std::string to_gpu = error(mine_on_host, all.unnamed());
+    expect(to_gpu.find("usage: ") == 0 &&
+               to_gpu.find("the input is in memory of the host, the output on GPU 0") !=
+                   std::string::npos,
+           to_gpu);
+    group.all_gather(mine.unnamed(), all.unnamed());
+    expect(all.read() == std::vector<int>{0, 0, 0, 1, 1, 1}, "the group is usable");
+  });
+}
+
 TEST_CASE("a device mesh works over nccl, and different ones are rejected, over the stand-in") {
   run_over_standins(4, [](const Ranks&, int rank) {
     ProcessGroup world = ProcessGroup::connect({.backend = "nccl"});

@@ -131,6 +131,7 @@ class MemoryBackend final : public Backend {
   std::string refusal(const Call& call) const override {
     look_for_cuda();
     if (is_surely_hosts(call)) return host_->refusal(call);
+    if (!call.gpu) check_same_memory(cuda_, call.input, call.output);
     if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->refusal(on(*gpu, call));
     return host_->refusal(call);
   }

@@ -150,8 +150,12 @@ ProcessGroup::Group::Pending ProcessGroup::Group::pend(const Namer& name) {
 }
 
 void ProcessGroup::Group::check_possible(const Call& call) const {
-  const std::string refusal = parts_.backend->refusal(call);
-  if (!refusal.empty()) throw error(Kind::Unsupported, to_string(call), refusal);
+  try {
+    const std::string refusal = parts_.backend->refusal(call);
+    if (!refusal.empty()) throw BackendFailure(Kind::Unsupported, refusal);
+  } catch (const BackendFailure& failure) {
+    throw error(failure.kind, to_string(call), failure.what());
+  }
 }
 
 void ProcessGroup::Group::check_possible(const MessageCall& message) const {

@@ -193,6 +193,25 @@ std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory) {
   return number;
 }
 
+void check_same_memory(const cuda::Api* cuda, const void* input, const void* output) {
+  if (cuda == nullptr || input == nullptr || output == nullptr || input == output) return;
+  const std::optional<int> gpu_of_input = gpu_of(cuda, input);
+  const std::optional<int> gpu_of_output = gpu_of(cuda, output);
+  if (gpu_of_input == gpu_of_output) return;
+  unsigned type = 0;
+  const bool is_shared_output =
+      !gpu_of_output &&
+      cuda->pointer_get_attribute(&type, cuda::kPointerMemoryType,
+                                  reinterpret_cast<cuda::Address>(output)) == cuda::kSuccess;
+  if (is_shared_output) return;
+  const auto place = [](std::optional<int> gpu) {
+    return gpu ? "on GPU " + std::to_string(*gpu) : std::string("in memory of the host");
+  };
+  throw BackendFailure(WorkerError::Kind::Usage, "the input is " + place(gpu_of_input) +
+                                                     ", the output " + place(gpu_of_output) +
+                                                     "; copy one of them to where the other is");
+}
+
 bool is_capturing(const cuda::Api* cuda, cuda::Stream stream) {
   // The default stream cannot be captured, and the query would need a current context.
   if (cuda == nullptr || stream == nullptr) return false;

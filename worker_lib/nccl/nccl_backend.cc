@@ -89,6 +89,7 @@ class NcclBackend final : public Backend {
   std::string name() const override { return "nccl"; }
 
   std::string refusal(const Call& call) const override {
+    if (!call.gpu) check_same_memory(loaded_cuda(), call.input, call.output);
     const bool reduces = shape_of(call.operation).is_reduction;
     std::string reason = reduces ? refusal_of_reduction(call) : "";
     if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);

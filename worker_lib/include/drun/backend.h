@@ -159,7 +159,8 @@ class Backend {
   virtual std::string name() const = 0;  // "gloo"
 
   // Why this backend does not support a call; empty if it does. Depends only on operation, type, op
-  // and memory, so that every rank gets the same answer.
+  // and memory, so that every rank gets the same answer. Throws BackendFailure (Usage) if no
+  // backend supports it.
   virtual std::string refusal(const Call& call) const = 0;
   virtual void run(const Call& call, const Turn& turn) = 0;
 
