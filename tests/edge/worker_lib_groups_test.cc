@@ -236,6 +236,30 @@ TEST_CASE("the groups of a process are numbered differently in its heartbeat pag
   CHECK(numbers.count(0) == 1);
 }
 
+TEST_CASE("a group leaves nothing in the store") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm", "tcp", "gloo", "ucx");
+  if (backend == "ucx" && !worker::has_ucx()) return;
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    const auto own = std::make_shared<test::OwnKeys>(store.port());
+    InitOptions options = over(backend);
+    options.store = own;
+    options.rank = rank;
+    options.world_size = 3;
+    ProcessGroup world = ProcessGroup::connect(options);
+    const std::set<std::string> before = own->left();
+    for (int i = 0; i < 20; ++i) {
+      world.new_group({2, 0, 1}).value().barrier();
+      world.split(0, rank).value().barrier();
+    }
+    world.barrier();  // each rank has removed what it removes
+    const std::set<std::string> after = own->left();
+    expect(after == before, std::to_string(before.size()) + " keys, not " +
+                                std::to_string(after.size()) + ", such as " + *after.rbegin());
+    world.barrier();
+  }));
+}
+
 TEST_CASE("messages of a batch match in any order") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+tcp", "gloo", "tcp");

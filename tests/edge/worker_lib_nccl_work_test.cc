@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "tests/support/gpu_memory.h"
 #include "tests/support/in_rank.h"
 #include "tests/support/machine.h"
+#include "tests/support/own_keys.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/nccl/library.h"
 
@@ -443,6 +445,32 @@ TEST_CASE("a rank has one more communicator for each group that it is in, over t
     expect(created() == (rank % 2 == 1 ? 1 : 0), "only on its members");
     world.barrier();
   });
+}
+
+TEST_CASE("a group leaves nothing in the store, over the stand-in") {
+  const StoreProcess store;
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    test::use_standins();
+    const auto own = std::make_shared<test::OwnKeys>(store.port());
+    InitOptions options = over("nccl");
+    options.store = own;
+    options.rank = rank;
+    options.world_size = 3;
+    ProcessGroup world = ProcessGroup::connect(options);
+    const OnGpu<float> number(1, 1);
+    const std::set<std::string> before = own->left();
+    for (int i = 0; i < 5; ++i) {
+      ProcessGroup group = world.split(0, -rank).value();
+      group.all_reduce(number.named());
+      if (rank == 2) group.send(number.named(), 1);
+      if (rank == 1) group.recv(number.named(), 0);
+    }
+    world.barrier();  // each rank has removed what it removes
+    const std::set<std::string> after = own->left();
+    expect(after == before, std::to_string(before.size()) + " keys, not " +
+                                std::to_string(after.size()) + ", such as " + *after.rbegin());
+    world.barrier();
+  }));
 }
 
 TEST_CASE("the end of a group does not wait for another group's collective, over the stand-in") {

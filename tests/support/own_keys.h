@@ -24,10 +24,12 @@ class OwnKeys final : public KeyStore {
     return store_->get(key, timeout);
   }
   std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
+    keys_.insert(key);
     return store_->add(key, delta, timeout);
   }
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired, Milliseconds timeout) override {
+    keys_.insert(key);
     return store_->compare_set(key, expected, desired, timeout);
   }
   void wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
@@ -41,6 +43,13 @@ class OwnKeys final : public KeyStore {
     if (!store_->has(key, timeout)) keys_.erase(key);
   }
   const std::set<std::string>& keys() const { return keys_; }
+  // Those that no other rank has removed.
+  std::set<std::string> left() const {
+    std::set<std::string> left;
+    for (const std::string& key : keys_)
+      if (store_->has(key, kPatience)) left.insert(key);
+    return left;
+  }
 
  private:
   static constexpr std::chrono::seconds kPatience{20};

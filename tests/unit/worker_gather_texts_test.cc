@@ -31,6 +31,8 @@ TEST_CASE("every rank gets the texts of all, whatever bytes they have") {
     });
   for (std::thread& rank : ranks) rank.join();
   for (const std::vector<std::string>& each : got) CHECK(each == texts);
+  for (const char* key : {"here/0", "here/1", "here/2", "here/all", "here/readers"})
+    CHECK_FALSE(store->has(key, seconds(1)));
 }
 
 TEST_CASE("a value of the store that is not the texts of all ranks is refused by name") {

@@ -65,6 +65,7 @@ class StoreForGloo final : public gloo::rendezvous::Store {
 
   void set(const std::string& key, const std::vector<char>& data) override {
     context_.store->set(key, std::string(data.begin(), data.end()), left_until(context_.deadline));
+    keys_.push_back(key);
   }
   std::vector<char> get(const std::string& key) override {
     const std::string value = await_text(context_, key, other_ranks(context_));
@@ -77,8 +78,14 @@ class StoreForGloo final : public gloo::rendezvous::Store {
     wait(keys);
   }
 
+  // Call it once every rank is connected.
+  void forget_keys() {
+    for (const std::string& key : std::exchange(keys_, {})) forget_key(context_, key);
+  }
+
  private:
   const BackendContext context_;
+  std::vector<std::string> keys_{};  // that this rank has set
 };
 
 // Newer versions of Gloo take the store by shared pointer.
@@ -119,6 +126,8 @@ class GlooMesh final : public Mesh {
   std::string name() const override { return "gloo"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  // As StoreForGloo's.
+  void forget_keys() { store_->forget_keys(); }
 
   Started send(int to, Slot slot, const void* data, std::size_t size_bytes) override {
     return start(to, [&](Channel& channel) {
@@ -361,7 +370,7 @@ bool GlooMesh::tell_lost(int rank) noexcept {
   return true;
 }
 
-std::unique_ptr<Mesh> make_gloo_mesh(const BackendContext& context) {
+std::unique_ptr<GlooMesh> make_gloo_mesh(const BackendContext& context) {
   try {
     return std::make_unique<GlooMesh>(context);
   } catch (const WorkerError&) {
@@ -383,9 +392,11 @@ std::unique_ptr<Mesh> make_gloo_mesh(const BackendContext& context) {
 std::string gloo_build() { return DRUN_GLOO_BUILD; }
 
 std::unique_ptr<Backend> connect_gloo(const BackendContext& context) {
-  std::unique_ptr<Mesh> gloo = make_gloo_mesh(context);
+  std::unique_ptr<GlooMesh> gloo = make_gloo_mesh(context);
   // Messages that Gloo carries would need a thread each: a timed wait closes its connections.
-  return make_mesh_backend(std::move(gloo), context.is_debug, make_tcp_mesh(context));
+  std::unique_ptr<Mesh> messages = make_tcp_mesh(context);
+  gloo->forget_keys();  // each rank has published its other address after Gloo's connections
+  return make_mesh_backend(std::move(gloo), context.is_debug, std::move(messages));
 }
 
 }  // namespace drun::worker

@@ -28,7 +28,20 @@ std::optional<std::string> take_text(std::string_view& all) {
   return text;
 }
 
+// The store is only kept small: the rank that hosts it may have ended.
+template <typename Action>
+void clean_up(Action&& action) {
+  try {
+    action();
+  } catch (const WorkerError&) {
+  }
+}
+
 }  // namespace
+
+void forget_key(const BackendContext& context, const std::string& key) {
+  clean_up([&] { context.store->remove(key, kAnswerTime); });
+}
 
 BackendFailure loss_of_unconnected(int rank) {
   return {WorkerError::Kind::PeerLost, rank,
@@ -86,6 +99,13 @@ std::vector<std::string> gather_texts(const BackendContext& context, const std::
   } else {
     store.set(key_of(context.rank), own, left_until(context.deadline));
     all = await_text(context, key_of_all, other_ranks(context));
+    clean_up([&] {
+      const std::string key_of_readers = name + "/readers";
+      store.remove(key_of(context.rank), kAnswerTime);  // rank 0 has read it
+      if (store.add(key_of_readers, 1, kAnswerTime) < context.size - 1) return;
+      store.remove(key_of_all, kAnswerTime);
+      store.remove(key_of_readers, kAnswerTime);
+    });
   }
   std::vector<std::string> texts;
   texts.reserve(static_cast<std::size_t>(context.size));

@@ -22,9 +22,12 @@ void await_keys(const BackendContext& context, const std::vector<std::string>& k
 std::string await_text(const BackendContext& context, const std::string& key,
                        const std::vector<int>& ranks);
 std::vector<int> other_ranks(const BackendContext& context);
+// Removes a key that no rank waits for any more from the context's store. Does not fail.
+void forget_key(const BackendContext& context, const std::string& key);
 
 // Returns every rank's text, in rank order. Rank 0 collects them, so that each of the others needs
-// a single value. `name`: of the store's keys; used once per group. The texts are any bytes.
+// a single value. `name`: of the store's keys; used once per group. The texts are any bytes. Once
+// every rank has them, the keys are removed.
 // Errors: as await_keys; BackendFailure (System) if the store's value is not such texts.
 std::vector<std::string> gather_texts(const BackendContext& context, const std::string& name,
                                       const std::string& own);

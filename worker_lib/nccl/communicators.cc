@@ -9,6 +9,7 @@
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/threads.h"
+#include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/nccl/library.h"
 
 namespace drun::worker {
@@ -58,10 +59,14 @@ std::shared_ptr<Communicator> Communicators::connect(const std::string& name, in
   const std::string key = "nccl/" + name;
   need_nccl();
   const std::shared_ptr<const Gpu> at = gpu(std::nullopt);
-  if (context_.size > 1) reject_shared_gpu(*at, awaited);
+  const std::string gpu_keys = "nccl/gpu/" + name + "/";
+  if (context_.size > 1) reject_shared_gpu(*at, gpu_keys, awaited);
   const nccl::UniqueId id = self.rank == 0 ? make_id(key, self.size == 1, awaited.deadline)
                                            : read_id(key, first, awaited);
   std::shared_ptr<Communicator> communicator = Communicator::connect(at, stop_, id, self, awaited);
+  // All ranks are connected, so they have read both.
+  if (context_.size > 1) forget_key(context_, gpu_keys + std::to_string(context_.rank));
+  if (self.rank == 0 && self.size > 1) forget_key(context_, key);
   static std::once_flag is_loaded;  // with all that NCCL loads when it connects
   std::call_once(is_loaded, [] {
     std::atexit(CommOwner::close_all_at_exit);
@@ -146,8 +151,9 @@ std::string Communicators::read(const std::string& key, int from, const Awaited&
 }
 
 // Every rank publishes its GPU, also one that may share it, because others may wait for the key.
-void Communicators::reject_shared_gpu(const Gpu& gpu, const Awaited& awaited) {
-  const auto key = [](int rank) { return "nccl/gpu/" + std::to_string(rank); };
+void Communicators::reject_shared_gpu(const Gpu& gpu, const std::string& keys,
+                                      const Awaited& awaited) {
+  const auto key = [&](int rank) { return keys + std::to_string(rank); };
   const std::string own = gpu.pci_bus_id();
   context_.store->set(key(context_.rank), own, left_until(awaited.deadline));
   if (may_share_gpu()) return;

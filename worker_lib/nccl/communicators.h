@@ -1,7 +1,7 @@
 // edge. The GPU and the communicators of one group on one rank.
 //
 // Store:   rank 0 of a communicator publishes its id and its NCCL version in the group's store, and
-//          every rank its GPU.
+//          every rank its GPU, until they are connected.
 // Thread:  any.
 // Owner:   the backend. Communicators can be used until close(); afterwards no new ones are
 //          created.
@@ -52,7 +52,8 @@ class Communicators {
   nccl::UniqueId make_id(const std::string& key, bool is_alone, Deadline deadline);
   nccl::UniqueId read_id(const std::string& key, int first, const Awaited& awaited);
   // Compares the GPUs of the ranks to connect, as NCCL does, but before it waits for all of them.
-  void reject_shared_gpu(const Gpu& gpu, const Awaited& awaited);
+  // `keys`: the beginning of the keys under which they publish them.
+  void reject_shared_gpu(const Gpu& gpu, const std::string& keys, const Awaited& awaited);
 
   const BackendContext context_;
   CancelToken stop_;

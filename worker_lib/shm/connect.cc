@@ -85,6 +85,7 @@ class Leader {
       }
       keep(connection.lifelines, std::move(member), rank);
     }
+    forget_key(context_, kKey);
     return connection;
   }
 
