@@ -284,12 +284,13 @@ TEST_CASE("with DRUN_DEBUG=1 a message is compared after its sender's end, over 
                               [](int rank) {
                                 ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
                                 const OnGpu<float> numbers(4, 1);
+                                const OnGpu<int> pid(1, getpid());
                                 if (rank == 0) {
-                                  group.recv(numbers.named(), 1);  // they are connected
+                                  group.send(pid.named(), 1);
                                   return group.send(numbers.named(), 1, async_op).wait(seconds(5));
                                 }
-                                group.send(numbers.named(), 0);
-                                std::this_thread::sleep_for(milliseconds(300));  // rank 0 ends
+                                group.recv(pid.named(), 0);
+                                test::wait_for_end_of(pid.read()[0]);
                                 const OnGpu<float> fewer(3, 1);
                                 group.recv(fewer.named(), 0);
                               },

@@ -1,8 +1,6 @@
 // Tests the failure reports of a group: while threads wait for the store, and when a rank's process
 // ends.
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -41,15 +39,8 @@ using test::RankEnd;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
+using test::wait_for_end_of;
 using Clock = std::chrono::steady_clock;
-
-void wait_for_end_of(pid_t pid) {
-  const auto process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (process < 0) return;  // it has ended and was reaped
-  pollfd end{.fd = process, .events = POLLIN, .revents = 0};
-  expect(poll(&end, 1, 30000) == 1, "the end of the other process");
-  close(process);
-}
 
 // Limits this process to `more` additional threads. Returns false if that is not possible here.
 bool limit_threads(rlim_t more) {

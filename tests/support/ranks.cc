@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <exception>
 #include <stdexcept>
 
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
 #include "rendezvous/store/server.h"
 #include "tests/support/machine.h"
@@ -192,6 +194,13 @@ std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
     }));
   }
   return gather(std::move(children), began, scaled(ranks.deadline));
+}
+
+void wait_for_end_of(pid_t pid) {
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return;  // it has ended and was reaped
+  pollfd end{.fd = process.get(), .events = POLLIN, .revents = 0};
+  if (poll(&end, 1, 30000) != 1) throw std::runtime_error("the other process does not end");
 }
 
 }  // namespace drun::test

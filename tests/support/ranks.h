@@ -56,4 +56,7 @@ std::vector<RankEnd> run_ranks(const Ranks& ranks,
 std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
                                   const std::vector<std::string>& arguments = {});
 
+// Waits for another process. Throws if it does not end within 30 s.
+void wait_for_end_of(pid_t pid);
+
 }  // namespace drun::test
