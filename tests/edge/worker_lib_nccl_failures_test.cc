@@ -180,6 +180,43 @@ TEST_CASE("a collective on a GPU names the rank that died, over the stand-in") {
   }
 }
 
+TEST_CASE("a rank behind a failed network is not reported as ended, over the stand-in") {
+  // Knows that the network to rank 1 has failed once the other end of its lifeline is closed.
+  class BehindNetwork final : public Backend {
+   public:
+    explicit BehindNetwork(int lifeline) : lifeline_(lifeline) {}
+    std::string name() const override { return "behind"; }
+    std::string refusal(const Call&) const override { return "it moves nothing"; }
+    void run(const Call&, const Turn&) override {}
+    void abort() noexcept override {}
+    std::vector<Lifeline> lifelines() const override {
+      return lifeline_ < 0 ? std::vector<Lifeline>() : std::vector<Lifeline>{{lifeline_, 1}};
+    }
+    bool tell_lost(int) noexcept override { return false; }
+
+   private:
+    int lifeline_;
+  };
+  const auto said = said_with("", -1, [](int rank) {
+    int ends[2] = {-1, -1};
+    if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+    register_backend("behind", [&](const BackendContext&) {
+      return std::make_unique<BehindNetwork>(rank == 0 ? ends[0] : -1);
+    });
+    ProcessGroup group = ProcessGroup::connect(over("cpu:behind,cuda:nccl", kPatience));
+    reduce_times(group, 1);
+    if (rank == 1) return group.monitored_barrier({seconds(10)});
+    const OnGpu<float> numbers(4, 1);
+    const Work work = group.all_reduce(numbers.named(), async_op);
+    close(ends[1]);
+    const std::string outcome = outcome_of([&] { work.wait(); });
+    throw WorkerError({.message = outcome});
+  });
+  CHECK_THAT(said[0], ContainsSubstring("peer lost| rank 0: all_reduce(f32 x 4, sum): lost rank 1 "
+                                        "before collective number 2 was done"));
+  CHECK_THAT(said[0], !ContainsSubstring("ended"));
+}
+
 TEST_CASE("with nccl alone, the end of a rank on the same node is detected, over the stand-in") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {

@@ -328,7 +328,8 @@ void GlooMesh::wait(Channel& channel, Deadline deadline) {
 BackendFailure GlooMesh::failure(const std::string& text, int peer) const {
   if (is_aborted_ || contains(text, "Application timeout")) return aborted_failure();
   if (contains(text, "imed out"))
-    return is_lost(peer) ? PeerEnd{.is_told = true}.failure(peer) : lateness_of_peer(peer);
+    return is_lost(peer) ? PeerEnd{.why = "it is reported lost"}.failure(peer)
+                         : lateness_of_peer(peer);
   const std::vector<int> gone = lost_peers();
   if (gone.empty()) return PeerEnd{.why = text}.failure(peer);
   return {Kind::PeerLost, gone.front(),

@@ -258,8 +258,8 @@ class MeshBackend final : public Backend, public SharesReceives {
   bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }
   std::vector<Lifeline> lifelines() const override { return of_messages().lifelines(); }
   bool tell_lost(int rank) noexcept override {
-    if (other_) other_->tell_lost(rank);
-    return mesh_->tell_lost(rank);
+    const bool is_end = !other_ || other_->tell_lost(rank);
+    return mesh_->tell_lost(rank) && is_end;
   }
 
  private:

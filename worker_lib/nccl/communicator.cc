@@ -182,10 +182,9 @@ void Communicator::check_for_errors(const Awaited& awaited) {
 void Communicator::check_lost(const Awaited& awaited) const {
   const std::optional<int> rank = owner_.stop().lost_rank(awaited.peer, kAfterwards);
   if (!rank || Clock::now() - awaited.since < kAfterwards) return;
-  throw BackendFailure(Kind::PeerLost, rank,
-                       "the process of rank " + std::to_string(*rank) + " has ended before " +
-                           awaited_text(awaited) + " was done",
-                       true);
+  throw BackendFailure(
+      Kind::PeerLost, rank,
+      "lost rank " + std::to_string(*rank) + " before " + awaited_text(awaited) + " was done");
 }
 
 void Communicator::check_wait(const Awaited& awaited) const {

@@ -137,10 +137,9 @@ std::string Communicators::read(const std::string& key, int from, const Awaited&
       return context_.store->get(key, std::min(left_until(awaited.deadline), kBetweenLooks));
     } catch (const WorkerError& error) {
       if (lost) {
-        throw BackendFailure(Kind::PeerLost, lost,
-                             "the process of rank " + std::to_string(*lost) +
-                                 " has ended before it came to " + purpose,
-                             true);
+        throw BackendFailure(
+            Kind::PeerLost, lost,
+            "lost rank " + std::to_string(*lost) + " before it came to " + purpose);
       }
       if (error.kind() != Kind::Timeout) throw;
       if (std::chrono::steady_clock::now() < awaited.deadline) continue;

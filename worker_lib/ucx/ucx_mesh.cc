@@ -69,7 +69,7 @@ class UcxMesh final : public DrivenMesh<UcxMesh, Send, Receive> {
     if (rank < 0 || rank >= size()) return true;
     const bool is_end = !lookout_ || lookout_->tell_lost(rank);
     const Lock lock(mutex_);
-    messages_.tell_lost(rank);
+    messages_.tell_lost(rank, is_end);
     wake_all();
     return is_end;
   }

@@ -300,9 +300,9 @@ void Messages::break_off(const std::string& why) {
 
 void Messages::abort() noexcept { shut(kStopTime); }
 
-void Messages::tell_lost(int rank) noexcept {
-  lose(peer(rank), "");
-  peer(rank).end.is_told = true;
+void Messages::tell_lost(int rank, bool is_end) noexcept {
+  lose(peer(rank), "the network to it has failed");
+  peer(rank).end.is_told = is_end;
 }
 
 void Messages::lose(Peer& peer, const char* why) {

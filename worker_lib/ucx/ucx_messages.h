@@ -82,7 +82,7 @@ class Messages {
   Deadline next_due(Deadline latest) const;
 
   void abort() noexcept;
-  void tell_lost(int rank) noexcept;
+  void tell_lost(int rank, bool is_end) noexcept;
   bool has_ended() const { return worker_ == nullptr; }
 
  private:
