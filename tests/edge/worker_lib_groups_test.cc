@@ -1,5 +1,3 @@
-#include <poll.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -529,11 +527,7 @@ TEST_CASE("ranks that come late name the rank that ended first, not one that had
     if (rank == 0) keys->set("pid", std::to_string(getpid()), seconds(20));
     world.barrier();
     if (rank == 2) raise(SIGKILL);
-    if (rank == 1) {  // waits for the end of rank 0
-      const pid_t pid = std::stoi(keys->get("pid", seconds(20)));
-      pollfd ended{static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), POLLIN, 0};
-      expect(ended.fd >= 0 && poll(&ended, 1, 50'000) == 1, "rank 0 ends");
-    }
+    if (rank == 1) test::wait_for_end_of(std::stoi(keys->get("pid", seconds(20))));
     say(error_of([&] {
       if (operation == "new_group")
         world.new_group({0, 1, 2});

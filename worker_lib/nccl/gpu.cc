@@ -198,12 +198,13 @@ void check_same_memory(const cuda::Api* cuda, const void* input, const void* out
   const std::optional<int> gpu_of_input = gpu_of(cuda, input);
   const std::optional<int> gpu_of_output = gpu_of(cuda, output);
   if (gpu_of_input == gpu_of_output) return;
-  unsigned type = 0;
-  const bool is_shared_output =
-      !gpu_of_output &&
-      cuda->pointer_get_attribute(&type, cuda::kPointerMemoryType,
-                                  reinterpret_cast<cuda::Address>(output)) == cuda::kSuccess;
-  if (is_shared_output) return;
+  const auto is_shared = [cuda](const void* memory, std::optional<int> gpu) {
+    unsigned type = 0;
+    return !gpu &&
+           cuda->pointer_get_attribute(&type, cuda::kPointerMemoryType,
+                                       reinterpret_cast<cuda::Address>(memory)) == cuda::kSuccess;
+  };
+  if (is_shared(input, gpu_of_input) || is_shared(output, gpu_of_output)) return;
   const auto place = [](std::optional<int> gpu) {
     return gpu ? "on GPU " + std::to_string(*gpu) : std::string("in memory of the host");
   };

@@ -132,8 +132,8 @@ class GpuMemory {
 // The GPU that `memory` belongs to. Absent for host memory, for managed memory (which is both), and
 // if `cuda` is null.
 std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory);
-// Throws BackendFailure (Usage) if no operation can use both. An operation on a GPU can also write
-// to managed memory and to memory of the host that is registered with the driver. Null: not used.
+// Throws BackendFailure (Usage) if no operation can use both. An operation on a GPU can also use
+// managed memory, and memory of the host that is registered with the driver. Null: not used.
 void check_same_memory(const cuda::Api* cuda, const void* input, const void* output);
 
 // Whether work on the stream is being recorded into a CUDA graph instead of being run.
