@@ -69,14 +69,14 @@ def main():
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--fanouts", default="2,8,64")
-    wishes = parser.parse_args()
+    options = parser.parse_args()
     os.environ["PATH"] += ":/usr/sbin"
     if not can_have_hosts() or not shutil.which("sshd"):
         print("ssh_many.py: needs root, ip, unshare and sshd", file=sys.stderr)
         return 77
-    print(f"{wishes.hosts} hosts on {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}", flush=True)
-    with SshHosts(wishes.hosts) as hosts:
-        measure(hosts, [int(each) for each in wishes.fanouts.split(",")], wishes.runs)
+    print(f"{options.hosts} hosts on {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}", flush=True)
+    with SshHosts(options.hosts) as hosts:
+        measure(hosts, [int(each) for each in options.fanouts.split(",")], options.runs)
     return 0
 
 

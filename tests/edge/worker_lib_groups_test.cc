@@ -518,7 +518,7 @@ TEST_CASE("a rank's end wakes all waiting ranks at once, on any backend") {
   }
 }
 
-TEST_CASE("ranks that come late name the rank that ended first, not one that had seen its end") {
+TEST_CASE("late ranks name the rank that ended first, not one that had seen its end") {
   const StoreProcess store;
   const std::string operation = GENERATE("new_group", "monitored_barrier");
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
