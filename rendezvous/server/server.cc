@@ -397,8 +397,9 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
       voters_.insert(connection.id());
     }
     if (voters_.contains(connection.id())) return council_->hear(connection.id(), ballot);
-    const std::string reason = ": it asks for votes, but --rdzv-endpoint is one here";
-    if (refusals_.allows(reason, now())) log_.warning("dropped " + connection.peer() + reason);
+    if (refusals_.allows(connection.address(), now()))
+      log_.warning("dropped " + connection.peer() +
+                   ": it asks for votes, but --rdzv-endpoint is one here");
     reply(connection.id(), Refused{{ErrorCode::Refused,
                                     "no list of endpoints was given there; "
                                     "write the same list on all nodes"}});
