@@ -186,8 +186,11 @@ TEST_CASE("events and the workers' lines do not overwrite each other if stdout i
   CHECK(ended.code == 0);
   const std::string text = read_file(all);
   INFO(text);
-  CHECK_THAT(text, StartsWith("before\n"));
-  CHECK_THAT(text, ContainsSubstring("1\n2\n3\n4\n5\n6\n7\n8\n9\n"));
+  std::istringstream lines(text);
+  std::string printed;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("{\"") || !nlohmann::json::accept(line)) printed += line + "\n";
+  CHECK(printed == "before\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
   CHECK_THAT(text, ContainsSubstring("\"event\":\"agent_started\""));
   CHECK_THAT(text, ContainsSubstring("\"event\":\"job_ended\""));
 }
