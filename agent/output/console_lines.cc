@@ -93,9 +93,13 @@ void LineBuffer::take(std::string_view bytes, LineQueue& queue) {
   }
 }
 
-void LineBuffer::end_of_stream(LineQueue& queue) {
+void LineBuffer::show_held(LineQueue& queue) {
   notice_interruption(queue);
   if (!held_.empty()) pass_on(std::exchange(held_, {}), {}, queue);
+}
+
+void LineBuffer::end_of_stream(LineQueue& queue) {
+  show_held(queue);
   if (is_open_ && !label_.empty()) queue.end_line();
   if (is_open_) queue.open_is_bar_ = false;  // its last state stays visible
   is_open_ = false;
@@ -405,6 +409,12 @@ void FormattedLines::take(std::string_view bytes, WallTime read_at, LineQueue& q
   objects_.clear();
   json_->take(bytes, read_at, objects_);
   if (!objects_.empty()) lines_.take(objects_, queue);
+}
+
+void FormattedLines::show_held(WallTime read_at, LineQueue& queue) {
+  if (json_ || lines_.held_bytes() == 0) return;
+  stamp(read_at);
+  lines_.show_held(queue);
 }
 
 void FormattedLines::end_of_stream(WallTime read_at, LineQueue& queue) {

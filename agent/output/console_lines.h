@@ -3,9 +3,10 @@
 // (FormattedLines).
 //
 // Lines:   a line ends with '\n' and is passed on as one piece. Text without '\n' is held back,
-//          except in two cases, in which it is passed on and the line stays *open*:
+//          except in three cases, in which it is passed on and the line stays *open*:
 //          - a progress bar: the unfinished line contains a '\r', so it is meant to be shown at
 //            once and overwritten later;
+//          - a prompt: show_held() was called;
 //          - an unfinished line longer than kLongestHeldBytes, because memory is bounded.
 //          end_of_stream() passes on a last line without '\n', which stays open too.
 // Turns:   text of another stream is never put inside an open line: a '\n' is inserted first, and
@@ -73,6 +74,8 @@ class LineBuffer {
              std::size_t longest_held_bytes = kLongestHeldBytes);
 
   void take(std::string_view bytes, LineQueue& queue);
+  // Passes on held text, which may be a prompt; the line stays open.
+  void show_held(LineQueue& queue);
 
   // Passes on held text at the end of the stream. A labeled last line is ended with '\n'; others
   // are not, so that a program's output is preserved byte for byte.
@@ -213,6 +216,8 @@ class FormattedLines {
                  std::size_t longest_held_bytes = kLongestHeldBytes);
 
   void take(std::string_view bytes, WallTime read_at, LineQueue& queue);
+  // See LineBuffer. JSON has no unfinished lines.
+  void show_held(WallTime read_at, LineQueue& queue);
   void end_of_stream(WallTime read_at, LineQueue& queue);
 
  private:

@@ -510,6 +510,8 @@ Result<int> Output::open_pipe(int local_rank, Stream stream, RoundFiles::File te
   WorkerStream::Setup setup{.number = ++streams_made_,
                             .form = form_of(spec_, origin, plan.is_labeled),
                             .is_stderr = stream == Stream::Stderr,
+                            .shows_prompts = prompting_ == StdinSource::Inherited ||
+                                             (prompting_ == StdinSource::Rank0 && local_rank == 0),
                             .tee = nullptr,
                             .filter = std::nullopt,
                             .filtered = nullptr,

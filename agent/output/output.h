@@ -154,6 +154,10 @@ class Output {
     on_first_print_ = std::move(on_first);
   }
 
+  // Shows prompts of the workers that read drun's standard input, which is a terminal. Call before
+  // the first open_round.
+  void show_prompts(StdinSource readers) { prompting_ = readers; }
+
   // Writes a line of drun's own log to the console's stderr, between the workers' lines (it ends an
   // unfinished line first). Never waits: if the console is blocked, lines beyond kOwnLinesBytes are
   // dropped, and their number is logged later. Before prepare(), writes directly.
@@ -280,6 +284,7 @@ class Output {
   OutputSpec spec_;
   std::string host_;
   ConsoleFds fds_;
+  StdinSource prompting_ = StdinSource::DevNull;
   std::shared_ptr<LogFiles> files_ = std::make_shared<LogFiles>();
   World world_;
   std::unique_ptr<Console>

@@ -84,6 +84,7 @@ WorkerStream::WorkerStream(asio::io_context& io, std::span<char> buffer, Console
       setup_(std::move(setup)),
       lines_(setup_.number, setup_.form),
       sent_lines_(setup_.number, ""),
+      prompt_timer_(io),
       on_end_(std::move(on_end)),
       reader_(std::make_shared<PipeReader>(
           io, buffer,
@@ -121,6 +122,15 @@ void WorkerStream::show(std::string_view bytes, WallTime read_at) {
   if (console_.is_gone() || bytes.empty()) return;
   lines_.take(bytes, read_at, console_.queue());
   console_.flush();
+  if (setup_.shows_prompts) await_rest_of_line();
+}
+
+void WorkerStream::await_rest_of_line() {
+  prompt_timer_.set(std::chrono::steady_clock::now() + kPromptDelay, [this] {
+    if (console_.is_gone()) return;
+    lines_.show_held(wall_now(), console_.queue());
+    console_.flush();
+  });
 }
 
 void WorkerStream::show_end(WallTime read_at) {
@@ -151,6 +161,7 @@ void WorkerStream::leave_link() {
 }
 
 void WorkerStream::end() {
+  prompt_timer_.cancel();
   if (setup_.filter) {
     std::string picked;
     setup_.filter->end_of_stream(picked);

@@ -8,6 +8,7 @@
 // Thread:  the io_context's only.   Errors: none; the writer handles those of files.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,7 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
 
 namespace drun::agent {
 
@@ -83,12 +85,17 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
 
 // --- The stream
 
+// After this time without output, an unfinished line of a worker that reads from a terminal is
+// taken for a prompt, and shown.
+inline constexpr std::chrono::milliseconds kPromptDelay{100};
+
 class WorkerStream {
  public:
   struct Setup {
     std::uint64_t number = 0;               // unique among all streams of all rounds, not 0
     LineFormat form;                        // on the console
     bool is_stderr = false;                 // keeps its tail, finds errors and PyTorch's watchdog
+    bool shows_prompts = false;             // its worker reads from a terminal
     std::shared_ptr<FileWriter::File> tee;  // null: not teed
     std::optional<LineFilter> filter;       // needs `filtered`
     std::shared_ptr<FileWriter::File> filtered;
@@ -132,6 +139,7 @@ class WorkerStream {
   void take(std::string_view bytes);
   void show(std::string_view bytes, WallTime read_at);
   void show_end(WallTime read_at);
+  void await_rest_of_line();
   void send(bool is_end);
   void end();
 
@@ -146,6 +154,7 @@ class WorkerStream {
   WatchdogLines watchdog_lines_;
   bool has_taken_ = false;
   std::uint64_t printed_bytes_ = 0;
+  rendezvous::DeadlineTimer prompt_timer_;
   std::function<void()> on_end_;
   std::shared_ptr<PipeReader> reader_;
 };

@@ -174,6 +174,7 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
               *this),
       signals_(io_, spec.termination_signals, *this),
       log_reader_(output_, spec.host) {
+  if (::isatty(STDIN_FILENO) != 0) output_.show_prompts(spec.worker.stdin_source);
   output_.watch_first_prints([this](int local_rank) {
     if (!supervision::is_between_rounds(state_)) observers_.note_first_print(local_rank);
   });

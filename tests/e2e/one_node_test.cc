@@ -216,7 +216,8 @@ TEST_CASE("under the name torchrun workers read drun's standard input, as breakp
 
 // The worker is in another session and process group than the terminal's foreground job. It must
 // neither be stopped by SIGTTIN nor get EIO.
-TEST_CASE("under the name torchrun a worker reads from drun's terminal") {
+TEST_CASE("a worker reads from drun's terminal, and its prompt is shown") {
+  const bool is_torchrun = GENERATE(true, false);
   TemporaryDirectory directory;
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   REQUIRE(terminal >= 0);
@@ -224,20 +225,24 @@ TEST_CASE("under the name torchrun a worker reads from drun's terminal") {
   const std::string name = ptsname(terminal);
   const int held = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
   REQUIRE(held >= 0);
-  const std::string torchrun = directory.file("torchrun");
-  std::filesystem::create_symlink(drun_program(), torchrun);
-  Launch launch = shell_job({"--standalone"}, "echo asks; read line; echo \"got $line\"");
-  launch.argv[0] = torchrun;
+  Launch launch = shell_job({"--standalone", "--stdin=rank0"},
+                            "printf 'asks: '; read line; echo \"got $line\"");
+  if (is_torchrun) {
+    const std::string torchrun = directory.file("torchrun");
+    std::filesystem::create_symlink(drun_program(), torchrun);
+    launch.argv[0] = torchrun;
+    std::erase(launch.argv, "--stdin=rank0");
+  }
   launch.argv = Words{"sh", "-c", "exec setsid --ctty --wait \"$@\" <\"$0\"", name} + launch.argv;
   Running running(launch);
-  REQUIRE(running.prints("asks"));
+  REQUIRE(running.prints("asks: "));
   REQUIRE(write(terminal, "a line\n", 7) == 7);
   const Ended ended = running.wait();
   close(held);
   close(terminal);
   INFO(ended.err);
   CHECK(ended.code == 0);
-  CHECK_THAT(ended.out, ContainsSubstring("got a line\n"));
+  CHECK_THAT(ended.out, ContainsSubstring("asks: got a line\n"));
 }
 
 TEST_CASE("a program that cannot be executed is reported before anything starts") {

@@ -37,6 +37,8 @@ TEST_CASE("without labels the output equals the input at any split") {
         LineBuffer lines(1, "");
         lines.take(std::string_view(text).substr(0, first), queue);
         lines.take(std::string_view(text).substr(first, second - first), queue);
+        lines.show_held(queue);
+        CHECK(queue.bytes() == text.substr(0, second));
         lines.take(std::string_view(text).substr(second), queue);
         lines.end_of_stream(queue);
         CHECK(queue.bytes() == text);
@@ -67,6 +69,24 @@ TEST_CASE("a label precedes every line and follows every carriage return at any 
       CHECK(queue.bytes() == labeled);
     }
   }
+}
+
+TEST_CASE("a prompt is shown, and the line continues unless another stream has ended it") {
+  LineQueue queue;
+  LineBuffer asking(1, "[0]:");
+  LineBuffer other(2, "[1]:");
+  asking.take("name? ", queue);
+  CHECK(queue.bytes().empty());
+  asking.show_held(queue);
+  CHECK(take_all(queue) == "[0]:name? ");
+  asking.show_held(queue);
+  asking.take("me\n", queue);
+  CHECK(take_all(queue) == "me\n");
+  asking.take("again? ", queue);
+  asking.show_held(queue);
+  other.take("line\n", queue);
+  asking.take("no\n", queue);
+  CHECK(take_all(queue) == "[0]:again? \n[1]:line\n[0]:no\n");
 }
 
 TEST_CASE("lines of several streams stay whole and in order for pieces of any size") {
