@@ -25,8 +25,11 @@ void StartQueue::issue(const Operation& own, std::optional<Deadline> deadline) {
   if (is_issuing_) return;
   is_issuing_ = true;
   std::exception_ptr late;
-  while (!waiting_.empty() &&
-         (own.state_ == State::Waiting || has_failed_ || !waiting_.front()->may_block_)) {
+  // Whether it blocks to issue the next one; a communicator of the own one shows a connection.
+  const auto may_block = [&] {
+    return !has_failed_ && (waiting_.front()->may_block_ || !own.issued_.communicator);
+  };
+  while (!waiting_.empty() && (own.state_ == State::Waiting || !may_block())) {
     const std::shared_ptr<Operation> next = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
