@@ -6,9 +6,12 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "drun/backend.h"
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
+#include "tests/support/few_descriptors.h"
 #include "tests/support/in_rank.h"
 #include "tests/support/machine.h"
 #include "tests/support/own_keys.h"
@@ -340,6 +344,42 @@ TEST_CASE("a watch reports every late operation and no others") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(late == kThreads / 2);
+}
+
+TEST_CASE("a watch of more lifelines than descriptors sleeps, and reports their ends") {
+  constexpr int kGroups = 200;
+  const auto threads = [] {
+    std::set<std::string> paths;
+    for (const auto& each : std::filesystem::directory_iterator("/proc/self/task"))
+      paths.insert(each.path());
+    return paths;
+  };
+  int ends[2] = {-1, -1};
+  REQUIRE(pipe(ends) == 0);
+  const UniqueFd lifeline(ends[0]);
+  UniqueFd other_end(ends[1]);
+  std::atomic<int> ended = 0;
+  const std::set<std::string> before = threads();
+  worker::Watch watch;
+  const test::FewDescriptors few(kGroups / 4);
+  for (int i = 0; i < kGroups; ++i)
+    watch.add_lifelines({{lifeline.get(), 1}}, [&ended](int) { ++ended; });
+  std::set<std::string> started = threads();
+  for (const std::string& path : before) started.erase(path);
+  REQUIRE(started.size() == 1);
+  const auto is_asleep = [&] {
+    std::string stat;
+    std::getline(std::ifstream(*started.begin() + "/stat"), stat);
+    return stat.at(stat.rfind(')') + 2) == 'S';
+  };
+  const auto patience = Clock::now() + test::scaled(seconds(20));
+  int looks = 0;  // in a row that have found it asleep
+  while (looks < 100 && Clock::now() < patience) looks = is_asleep() ? looks + 1 : 0;
+  CHECK(looks == 100);
+  CHECK(ended == 0);
+  other_end.reset();
+  while (ended < kGroups && Clock::now() < patience) std::this_thread::yield();
+  CHECK(ended == kGroups);
 }
 
 }  // namespace drun

@@ -120,17 +120,22 @@ void Watch::start_or_wake() {
 void Watch::run() {
   std::unique_lock lock(mutex_);
   while (!is_stopping_) {
-    wait_for_something(lock);
+    const std::vector<int> ready = wait_for_something(lock);
     call_late(lock);
-    call_ended(lock);
+    call_ended(lock, ready);
   }
 }
 
-void Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
-  std::vector<pollfd> fds{{.fd = wake_fd_, .events = POLLIN, .revents = 0}};
+// Groups share descriptors, and poll(2) refuses a list that is longer than the limit on them.
+std::vector<int> Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
+  std::vector<int> watched;
   for (const auto& [id, lines] : lines_) {
-    for (const Lifeline& line : lines.alive) fds.push_back({line.fd, POLLIN, 0});
+    for (const Lifeline& line : lines.alive) watched.push_back(line.fd);
   }
+  std::sort(watched.begin(), watched.end());
+  watched.erase(std::unique(watched.begin(), watched.end()), watched.end());
+  std::vector<pollfd> fds{{.fd = wake_fd_, .events = POLLIN, .revents = 0}};
+  for (const int fd : watched) fds.push_back({fd, POLLIN, 0});
   awake_at_ = number_of(kNever);
   const Deadline next = next_deadline();
   awake_at_ = number_of(next);
@@ -139,7 +144,11 @@ void Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
   poll(fds.data(), fds.size(), timeout);
   std::uint64_t count = 0;
   if (read(wake_fd_, &count, sizeof(count)) < 0) count = 0;  // it was not woken
+  std::vector<int> ready;
+  for (const pollfd& each : fds)
+    if (each.revents != 0 && each.fd != wake_fd_) ready.push_back(each.fd);
   lock.lock();
+  return ready;
 }
 
 Deadline Watch::next_deadline() const {
@@ -169,11 +178,14 @@ void Watch::call_late(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// One descriptor at a time, as the functions may remove any of them.
-void Watch::call_ended(std::unique_lock<std::mutex>& lock) {
-  const auto next_ended = [this]() -> std::optional<std::pair<Id, int>> {
+// One descriptor at a time, as the functions may remove any of them; another one can have the
+// number of a ready one by now.
+void Watch::call_ended(std::unique_lock<std::mutex>& lock, const std::vector<int>& ready) {
+  if (ready.empty()) return;
+  const auto next_ended = [&]() -> std::optional<std::pair<Id, int>> {
     for (auto& [id, lines] : lines_) {
       for (auto line = lines.alive.begin(); line != lines.alive.end(); ++line) {
+        if (!std::binary_search(ready.begin(), ready.end(), line->fd)) continue;
         pollfd one{line->fd, POLLIN, 0};
         if (poll(&one, 1, 0) <= 0) continue;
         const int rank = line->rank;

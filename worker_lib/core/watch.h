@@ -77,10 +77,11 @@ class Watch {
 
   void start_or_wake();
   void run();
-  void wait_for_something(std::unique_lock<std::mutex>& lock);
+  // Returns the lifelines that seem to have ended, sorted.
+  std::vector<int> wait_for_something(std::unique_lock<std::mutex>& lock);
   Deadline next_deadline() const;
   void call_late(std::unique_lock<std::mutex>& lock);
-  void call_ended(std::unique_lock<std::mutex>& lock);
+  void call_ended(std::unique_lock<std::mutex>& lock, const std::vector<int>& ready);
 
   int wake_fd_ = -1;
   std::mutex mutex_;
