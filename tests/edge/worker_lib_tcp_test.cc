@@ -250,6 +250,22 @@ TEST_CASE("the peers of a rank that aborts see the end of its connections while 
   CHECK(Clock::now() - began < test::scaled(seconds(5)));
 }
 
+TEST_CASE("a network failure that a send reports is not the end of the other rank") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh(true);
+  const int out = mesh->lifelines().at(0).fd;
+  const int patience_ms = 50;
+  REQUIRE(setsockopt(out, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms) == 0);
+  const std::string unread(worker::tcp::kEagerBytes, ' ');
+  const auto first = mesh->send(1, kSlot, unread.data(), unread.size());
+  pollfd failed{.fd = out, .events = 0, .revents = 0};
+  REQUIRE(::poll(&failed, 1, 30'000) == 1);
+  const auto second = mesh->send(1, kSlot, "word", 4);  // gets the error, and no other call does
+  CHECK_FALSE(mesh->tell_lost(1));
+  CHECK_THAT(failure_of([&] { second->finish(in(seconds(5))); }),
+             ContainsSubstring("lost the connection to rank 1: Connection timed out"));
+}
+
 TEST_CASE("a rank without a descriptor for a connection reports the limit and blames no peer") {
   PlayedRank played;
   const auto mesh = played.make_mesh();

@@ -149,7 +149,7 @@ void Connections::push_first(int rank, const Frame& frame) {
 
 void Connections::flush(int rank, std::size_t lane) {
   Lane& flushed = peer(rank).lanes[lane];
-  if (const std::optional<std::string> why = flushed.out.flush()) return end_lane(rank, lane, *why);
+  if (const int error = flushed.out.flush()) return end_lane(rank, lane, error);
   if (flushed.out.state() != Outbox::State::Open ||
       flushed.out.has_more() == flushed.waits_to_write)
     return;
@@ -170,8 +170,7 @@ void Connections::take_answer(int rank, std::size_t lane) {
   const ssize_t got =
       ::recv(held.out.fd(), bytes.data(), bytes.size() - held.answer.size(), MSG_DONTWAIT);
   if (got < 0 && is_transient(errno)) return;
-  if (got <= 0)
-    return end_lane(rank, lane, got < 0 ? std::strerror(errno) : "it closed the connection");
+  if (got <= 0) return end_lane(rank, lane, got < 0 ? errno : 0);
   held.answer.append(bytes.data(), static_cast<std::size_t>(got));
   if (held.answer.size() < kHelloBytes) return;
   const std::optional<Challenge> challenge = decode_challenge(held.answer);
@@ -188,6 +187,11 @@ void Connections::take_answer(int rank, std::size_t lane) {
 
 void Connections::note(int rank, int error) {
   peer(rank).end.is_of_network = peer(rank).end.is_of_network || is_network_error(error);
+}
+
+void Connections::end_lane(int rank, std::size_t lane, int error) {
+  note(rank, error);
+  end_lane(rank, lane, text_of_end(error));
 }
 
 // An unused connection beside the first one is not missed.
@@ -398,9 +402,7 @@ void Connections::handle(Poller::Source source, std::uint32_t events) {
   if (from.state() == Outbox::State::Gone) return;
   if (from.is_held() && (events & EPOLLIN) != 0) return take_answer(rank, source.lane);
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
-    const int error = error_of(from.fd());
-    note(rank, error);
-    return end_lane(rank, source.lane, text_of_end(error));
+    return end_lane(rank, source.lane, error_of(from.fd()));
   }
   flush(rank, source.lane);
 }

@@ -163,6 +163,8 @@ class Connections {
   void note(int rank, int error);
   void close(Lane& lane) const;
   void take_answer(int rank, std::size_t lane);
+  // `error`: 0 if the rank has closed the connection.
+  void end_lane(int rank, std::size_t lane, int error);
   void end_lane(int rank, std::size_t lane, const std::string& why);
 
   void take_callers();

@@ -118,7 +118,7 @@ void Outbox::push_first(const Frame& frame) {
   queue_.insert(at, with_head(frame));
 }
 
-std::optional<std::string> Outbox::flush() {
+int Outbox::flush() {
   while ((state_ == State::Dialing || state_ == State::Open) && has_more()) {
     std::array<iovec, kMostPieces> pieces{};
     std::size_t count = 0;
@@ -138,11 +138,11 @@ std::optional<std::string> Outbox::flush() {
     }
     const ssize_t written = write_pieces(fd_.get(), {pieces.data(), count});
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return std::strerror(errno);
+    if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return errno;
     if (written >= 0) state_ = State::Open;
     if (written < 0 || !take_written(static_cast<std::size_t>(written))) break;
   }
-  return std::nullopt;
+  return 0;
 }
 
 // False: the system has not taken all that it was given.

@@ -10,9 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "rendezvous/base/unique_fd.h"
 #include "worker_lib/tcp/frames.h"
@@ -53,8 +50,8 @@ class Outbox {
   void push_part(Send& send);
   void push_first(const Frame& frame);
 
-  // Writes as much as the kernel accepts. If the connection has ended, returns the reason.
-  std::optional<std::string> flush();
+  // Writes as much as the kernel accepts. Returns the error that has ended the connection; 0: none.
+  int flush();
 
   // Removes a send. False if a part of a frame has been sent, so that the connection is unusable.
   bool take_back(const Send& send);
