@@ -60,7 +60,9 @@ TEST_CASE("VALIDATE can arrive byte by byte") {
 TEST_CASE("an invalid request closes only its connection, with a line in the log") {
   ServedStore served;
   const RawSocket good = current_client(served);
-  REQUIRE(good.say(request(store::Set{"text", "x"}) + request(store::Wait{{"later"}})));
+  REQUIRE(good.say(request(store::Set{"text", "x"}) + request(store::NumKeys{}) +
+                   request(store::Wait{{"later"}})));
+  REQUIRE(good.hear(8) == u64(1));
   const RawSocket bad = current_client(served);
   SECTION("unknown operation") { REQUIRE(bad.say("\x7f")); }
   SECTION("ADD to text") { REQUIRE(bad.say(request(store::Add{"text", 1}))); }
