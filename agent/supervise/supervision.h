@@ -92,7 +92,7 @@ enum class FailureKind {
   LostPeer  // it failed because it lost the connection to another rank
 };
 
-// What the stacks show of the ranks that have not failed.
+// The ranks that have not failed, by their stacks.
 enum class StacksShow {
   AllWaiting,   // every one is in a collective
   RankOutside,  // one is not
