@@ -11,6 +11,7 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/cli/parse_programs.h"
+#include "launcher/facts/files.h"
 
 namespace {
 
@@ -38,10 +39,12 @@ bool is_refused_with_reason(const drun::Result<Value>& result) {
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   if (size > kMostBytes) return 0;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto lines = drun::parse_app_file(text);
+  const std::string path = app_file({reinterpret_cast<const char*>(data), size});
+  const auto text = drun::all_text_of(path, kMostBytes);
+  require(text.has_value());
+  const auto lines = drun::parse_app_file(*text);
   require(lines || is_refused_with_reason(lines));
-  const std::vector<std::string> words{"drun", "--app=" + app_file(text)};
+  const std::vector<std::string> words{"drun", "--app=" + path};
   const auto command =
       drun::parse_command_line(words, [](std::string_view) { return std::nullopt; });
   if (!command) {
