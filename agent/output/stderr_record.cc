@@ -191,7 +191,7 @@ void LastError::take_line(std::string_view line) {
   const std::string_view text = is_indented ? trimmed(marked) : marked;
   if (text.starts_with("Exception ignored ")) {
     is_ignored_ = true;
-    may_be_repeated_ = exception_.line_number + 1 == line_number_;
+    may_be_repeated_ = !exception_.lines.empty() && exception_.line_number + 1 == line_number_;
     state_ = State::Other;
   } else if (is_chain_line(text)) {
     is_chained_ = true;

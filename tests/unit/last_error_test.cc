@@ -109,6 +109,8 @@ TEST_CASE("exceptions that Python ignored do not replace the error") {
   CHECK(error_in(kError + ignored + "BrokenPipeError: [Errno 32] Broken pipe\n" + noise(25)) ==
         kError);
   CHECK(error_in(kError + other + ignored + other + noise(25)) == kError);  // of Cython
+  CHECK(error_in(ignored + other + noise(25)).empty());  // the first lines of the stream
+  CHECK(error_in(ignored + other + kError + noise(25)) == kError);
 }
 
 TEST_CASE("PyTorch's C++ frames are not among the lines that explain an error") {
