@@ -188,7 +188,9 @@ void StoreSession::take(std::string_view bytes) {
     if (const Malformed* malformed = std::get_if<Malformed>(&decoded)) {
       return end(malformed->reason);
     }
-    count("a request");  // bytes of complete requests are not held here anymore
+    // Bytes of complete requests are not held here anymore, but answers to earlier ones may be.
+    count("a request");
+    if (!is_open()) return;
     const Result<void> result =
         host_->on_request(*this, std::get<store::Request>(std::move(decoded)));
     if (!result) return end(result.error().message);

@@ -184,6 +184,26 @@ TEST_CASE("a full store disconnects the client that exceeds the limit, and serve
   CHECK(served.connection_count() == 2);
 }
 
+TEST_CASE("a client is disconnected between two requests if its answers exceed the store's limit") {
+  rendezvous::StoreServerSpec spec = ServedStore::loopback();
+  spec.limits.memory_bytes = 1 << 20;
+  ServedStore served(spec);
+  const RawSocket writer = current_client(served);
+  REQUIRE(writer.say(request(store::Set{"k", std::string(2000, 'x')})));
+  // Fills the store except for some hundred bytes.
+  REQUIRE(writer.say(request(store::Set{"fill", std::string((1 << 20) - 3000, 'x')})));
+  REQUIRE(writer.say(request(store::NumKeys{})));
+  REQUIRE(writer.hear(8) == u64(2));
+  const RawSocket reader = current_client(served);
+  const std::string get = request(store::Get{"k"});
+  REQUIRE(reader.say(get + get + get));
+  CHECK(reader.hears_end());
+  REQUIRE(writer.say(request(store::NumKeys{})));
+  CHECK(writer.hear(8) == u64(2));
+  REQUIRE(eventually([&] { return served.lines().size() == 1; }));
+  CHECK_THAT(served.lines()[0], ContainsSubstring("raise --store-memory"));
+}
+
 TEST_CASE("values in unsent answers count towards the limit until their connection closes") {
   rendezvous::StoreServerSpec spec = ServedStore::loopback();
   spec.limits.memory_bytes = 24 << 20;
