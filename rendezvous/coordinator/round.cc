@@ -249,8 +249,12 @@ void handle(RoundStep& step, const RoundTick&) {
   if (step.now >= state.next_sweep) sweep(step);
   look_at_suspects(step);
   if (state.phase == RoundPhase::Pausing && step.now >= state.resume_at) return next_world(step);
-  if (state.phase == RoundPhase::Joining) form_world(step, LastCall::Wait);
   if (state.phase != RoundPhase::Joining) return;
+  const Time roll_call = state.next_roll_call;
+  form_world(step, LastCall::Wait);
+  if (state.phase != RoundPhase::Joining) return;
+  // Nothing has changed since the last event: what is missing need not be told at once again.
+  if (!state.last_call) state.next_roll_call = roll_call;
   if (!state.last_call && step.now >= state.opened + state.spec.join_timeout)
     return waited_too_long(step);
   if (step.now < state.next_roll_call) return;
@@ -291,7 +295,7 @@ std::optional<Time> deadline(const RoundState& state) {
   if (!wanted) return wanted;
   wanted = std::min(*wanted, state.queries.next_deadline().value_or(*wanted));
   wanted = std::min(*wanted, preemption_time(state).value_or(*wanted));
-  if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
+  if (!state.untold.empty() && !tells_the_end(state)) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }
 

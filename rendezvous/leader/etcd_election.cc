@@ -386,7 +386,7 @@ class CampaignTurn {
     state_.may_watch = true;
     if (!is_in(Phase::Leading)) return observe(seen.sight);
     check_key(seen.sight);
-    if (asked.errand == Errand::Store && is_in(Phase::Leading)) stored(asked, seen);
+    if (asked.errand == Errand::Store && is_leading(state_, now_)) stored(asked, seen);
   }
 
   void cleared() {

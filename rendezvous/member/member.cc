@@ -546,7 +546,9 @@ class MemberTurn {
         log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint +
                                    " before the world was complete: " + reason +
                                    "; trying to join again");
-        if (!has_seats()) return rest("was lost: " + reason);
+        // Later than that, as a spare, it has a heartbeat timeout to join again.
+        if (!has_seats() && (!is_elastic() || now_ + state_.heartbeat_timeout < join_by()))
+          return rest("was lost: " + reason);
         state_.lost_reason = reason;
         return rejoin();
       case Phase::Leaving:

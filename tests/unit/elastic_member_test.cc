@@ -66,6 +66,13 @@ TEST_CASE("a spare waits indefinitely while the coordinator is alive") {
     member.receive(Pong{});
   }
   CHECK(member.state.phase == Phase::Joined);
+  member.event(ConnectionLost{"its connection was reset"});
+  CHECK(member.state.phase == Phase::Resting);
+  member.wait(50ms);
+  CHECK(member.count<Connect>() == 1);
+  member.event(Connected{});
+  member.receive(Welcome{15s});
+  CHECK(member.state.phase == Phase::Joined);
 }
 
 TEST_CASE("an elastic member that loses its connection stops its workers and reconnects") {

@@ -133,7 +133,13 @@ TEST_CASE("a successor with too few nodes waits, then reports which coordinator 
   Successor round(3, 3);
   round.come(1, past_of_three());
   round.come(2, past_of_three());
-  for (int i = 0; i < 61 && round.state.phase == RoundPhase::Joining; ++i) {
+  for (int i = 0; i < 20; ++i) {
+    round.wait(500ms);
+    round.receive(Successor::peer(1), Ping{});
+    round.receive(Successor::peer(2), Ping{});
+  }
+  CHECK(round.sent<Waiting>(Successor::peer(1)).size() <= 3);
+  for (int i = 0; i < 51 && round.state.phase == RoundPhase::Joining; ++i) {
     round.wait(1s);
     if (round.state.phase != RoundPhase::Joining) break;
     round.receive(Successor::peer(1), Ping{});
