@@ -15,8 +15,9 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kAskEvery{60};
-constexpr std::chrono::seconds kAskFirst{
-    5};  // until the end is known: Slurm before 23.02 sets no variable
+// Until the end is known: Slurm before 23.02 sets no variable.
+constexpr std::chrono::seconds kAskFirst{5};
+constexpr int kFirstQueries = 12;
 constexpr std::chrono::seconds kAskLimit{20};
 // From the last worker's SIGKILL to the end of drun, with the report on its way.
 constexpr std::chrono::seconds kReportTime{2};
@@ -41,8 +42,9 @@ std::optional<WallTime> end_time_of(std::string_view scontrol_text) {
 rendezvous::JobDeadline job_deadline(const DeadlineSpec& spec, WallTime end, WallTime wall_now,
                                      std::chrono::steady_clock::time_point now,
                                      Milliseconds shutdown_timeout) {
-  const auto end_at =
-      now + std::chrono::duration_cast<std::chrono::steady_clock::duration>(end - wall_now);
+  constexpr WallTime::duration kMost = std::chrono::hours(24 * 365 * 30);  // cannot overflow
+  const auto end_at = now + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                std::min(end - wall_now, kMost));
   return {.signal_at = end_at - spec.signal_before,
           .stop_at = end_at - shutdown_timeout - kReportTime,
           .signal = spec.signal,
@@ -61,7 +63,8 @@ DeadlineWatch::DeadlineWatch(asio::io_context& io, Log log, const AgentSpec& spe
       timer_(io) {}
 
 void DeadlineWatch::start() {
-  if (spec_.limit) end_ = wall_now() + *spec_.limit;
+  if (spec_.limit) own_end_ = wall_now() + *spec_.limit;
+  end_ = own_end_;
   if (spec_.end) end_ = end_ ? std::min(*end_, *spec_.end) : *spec_.end;
   if (end_) report(*end_);
   if (!spec_.slurm_job.empty()) end_ ? ask_later() : ask();
@@ -69,10 +72,11 @@ void DeadlineWatch::start() {
 
 void DeadlineWatch::stop() {
   timer_.cancel();
-  scontrol_.reset();
+  stop_asking();
 }
 
 int DeadlineWatch::stop_asking() {
+  is_asking_ = false;
   if (!scontrol_) return 0;
   const int group = scontrol_->pid();
   scontrol_.reset();
@@ -85,23 +89,33 @@ void DeadlineWatch::report(WallTime end) {
 }
 
 void DeadlineWatch::ask_later() {
-  timer_.set(std::chrono::steady_clock::now() + (end_ ? kAskEvery : kAskFirst), [this] { ask(); });
+  const bool is_frequent = !end_ && queries_ < kFirstQueries;
+  timer_.set(std::chrono::steady_clock::now() + (is_frequent ? kAskFirst : kAskEvery),
+             [this] { ask(); });
 }
 
 void DeadlineWatch::ask() {
   ask_later();
-  if (!may_ask_()) return;
+  if (is_asking_ || !may_ask_()) return;
+  is_asking_ = true;
+  ++queries_;
   if (!starter_) starter_.emplace(io_, 1);
   scontrol_ = std::make_unique<Helper>(
       io_, *starter_, std::vector<std::string>{"scontrol", "show", "job", spec_.slurm_job, "-o"},
       environment_, kAskLimit, [this](const Helper::End& answer) {
-        const std::optional<WallTime> end = end_time_of(answer.output);
-        if (end && end != end_ && (!spec_.limit || *end < end_)) {
-          if (end_) log_.info("the end of Slurm job " + spec_.slurm_job + " has moved");
-          end_ = end;
-          report(*end);
-        }
+        is_asking_ = false;
+        const std::optional<WallTime> slurm_end = end_time_of(answer.output);
+        if (slurm_end) take(*slurm_end);
       });
+}
+
+// The earlier one of the two limits applies. Slurm's may move in either direction.
+void DeadlineWatch::take(WallTime slurm_end) {
+  const WallTime end = own_end_ ? std::min(*own_end_, slurm_end) : slurm_end;
+  if (end == end_) return;
+  if (end_) log_.info("the end of Slurm job " + spec_.slurm_job + " has moved");
+  end_ = end;
+  report(end);
 }
 
 }  // namespace drun::agent

@@ -51,6 +51,7 @@ class DeadlineWatch {
   void report(WallTime end);
   void ask_later();
   void ask();
+  void take(WallTime slurm_end);
 
   asio::io_context& io_;
   const Log log_;
@@ -59,7 +60,10 @@ class DeadlineWatch {
   const std::vector<std::string> environment_;
   const MayAsk may_ask_;
   const OnDeadline on_deadline_;
-  std::optional<WallTime> end_;
+  std::optional<WallTime> own_end_;  // by --time-limit
+  std::optional<WallTime> end_;      // the earlier one of both
+  int queries_ = 0;
+  bool is_asking_ = false;
   rendezvous::DeadlineTimer timer_;
   std::optional<ProgramStarter> starter_;  // created for the first query
   std::unique_ptr<Helper> scontrol_;

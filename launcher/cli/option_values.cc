@@ -437,15 +437,16 @@ namespace {
 using std::chrono::milliseconds;
 
 // "90", "90s", "30m", "1h", "2d"; above 0.
+constexpr milliseconds kLongestTime = std::chrono::hours(24 * 365 * 30);
+
 std::optional<milliseconds> time_span(std::string_view text) {
   constexpr std::string_view kUnits = "smhd";
   constexpr int kSeconds[] = {1, 60, 3600, 86400};
   const std::size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
   if (unit != kUnits.npos) text.remove_suffix(1);
   const Result<milliseconds> number = parse_interval(text);
-  constexpr milliseconds kMost = std::chrono::hours(24 * 365 * 30);
-  if (!number || *number > kMost) return std::nullopt;
-  return std::min(*number * (unit == kUnits.npos ? 1 : kSeconds[unit]), kMost);
+  if (!number || *number > kLongestTime) return std::nullopt;
+  return std::min(*number * (unit == kUnits.npos ? 1 : kSeconds[unit]), kLongestTime);
 }
 
 std::optional<long> clock_part(std::string_view text) {
@@ -480,8 +481,9 @@ std::optional<milliseconds> clock_span(std::string_view text) {
   }
   if (parts.size() > 3 || (dash == text.npos && parts.size() != 3)) return std::nullopt;
   parts.resize(3);
-  return std::chrono::hours(24 * days + parts[0]) + std::chrono::minutes(parts[1]) +
-         std::chrono::seconds(parts[2]);
+  return std::min<milliseconds>(std::chrono::hours(24 * days + parts[0]) +
+                                    std::chrono::minutes(parts[1]) + std::chrono::seconds(parts[2]),
+                                kLongestTime);
 }
 
 }  // namespace

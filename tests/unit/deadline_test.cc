@@ -86,6 +86,8 @@ TEST_CASE("the signal and stop times are before the end, on the steady clock") {
   CHECK(deadline.stop_at == now + 68s);
   CHECK(deadline.signal == SIGUSR1);
   CHECK(deadline.reason == "its time limit ends");
+  CHECK(job_deadline(spec, wall_now + 24h * 999'999, wall_now, now, 30s).stop_at >
+        now + 24h * 3650);
 }
 
 TEST_CASE("the end time of a Slurm job is parsed from scontrol output") {

@@ -54,6 +54,7 @@ TEST_CASE("a time limit is seconds, a number with a unit, or a time in Slurm's f
   CHECK(*parse_time_limit("2-12") == 60h);
   CHECK(*parse_time_limit("2-12:30") == 60h + 30min);
   CHECK(*parse_time_limit("0-00:00:01") == 1s);
+  CHECK(*parse_time_limit("999999-00:00:00") == 24h * 365 * 30);
   for (const char* wrong : {"", "0", "-1", "1:30", "00:00:00", "1:2:3:4", "1:60:00", "x-1", "1-",
                             "2-1:2:3:4", "1::2", "1234567:00:00", "1h30m", "inf", "1-2-3"})
     CHECK_FALSE(parse_time_limit(wrong));
