@@ -116,12 +116,12 @@ void settle(Evidence& evidence) {
 }
 
 void shrink(Evidence& evidence) {
-  sort_by_size(evidence.groups);
   for (StackGroup& group : evidence.groups) {
     const std::size_t before = count_of(group.ranks);
     cut_lines(group);
     evidence.ranks_left_out += before - count_of(group.ranks);
   }
+  sort_by_size(evidence.groups);  // by what is left, so that shrinking again changes nothing
   // Keeps the largest group, then the smallest ones, which differ most.
   std::vector<StackGroup>& groups = evidence.groups;
   std::size_t bytes = groups.empty() ? 0 : size_bytes(groups.front());

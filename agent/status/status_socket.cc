@@ -187,8 +187,9 @@ void ForwardedQueries::forward(Query query, const Show& show, StatusSocket::Repl
   const std::chrono::seconds nodes_limit = rendezvous::rules_of(query.kind).limit;
   const auto limit = nodes_limit + std::max(std::chrono::seconds(1), nodes_limit / 4);
   auto timer = std::make_unique<asio::steady_timer>(io_, limit);
-  timer->async_wait([this, limit, number = query.number](const error_code& ec) {
-    if (ec) return;
+  timer->async_wait([this, alive = std::weak_ptr<char>(alive_), limit,
+                     number = query.number](const error_code& ec) {
+    if (ec || alive.expired()) return;
     answer({.number = number,
             .note = "the coordinator has not answered in " + std::to_string(limit.count()) + " s"});
   });

@@ -86,6 +86,7 @@ class ForwardedQueries {
   std::uint64_t last_number_ = 0;
   std::map<std::uint64_t, Waiting> waiting_;
   std::list<StatusSocket> sockets_;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // expired: this object was destroyed
 };
 
 }  // namespace drun::agent

@@ -245,6 +245,9 @@ AgentEnd Agent::run() {
     io_.run();
   } else {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
+    // Without a client, neither a signal nor a query can be passed on.
+    if (lifeline_) lifeline_->stop();
+    observers_.close();
   }
   assert(outcome_);  // the loop only ends after it is set
   if (runner_.workers().has_kept()) keep_leftovers_at_exit();

@@ -77,11 +77,16 @@ std::vector<std::string> signal_names(const Options& options) {
 
 }  // namespace
 
+// SIGIO is the guardian's (guardian.h).
+bool can_be_handled(int signal) {
+  return signal != SIGKILL && signal != SIGSTOP && signal != SIGCHLD && signal != SIGIO;
+}
+
 std::vector<int> plan_signals(const Options& options, PlanNotes& notes) {
   std::vector<int> signals;
   for (const std::string& name : signal_names(options)) {
     const std::optional<int> signal = signal_number(name);
-    if (!signal || *signal == SIGKILL || *signal == SIGSTOP || *signal == SIGCHLD) {
+    if (!signal || !can_be_handled(*signal)) {
       notes.warnings.push_back("--signals-to-handle: " + name +
                                (signal ? " cannot be handled" : " is not a signal") +
                                " and is ignored; write names such as SIGTERM,SIGUSR1");
