@@ -150,6 +150,8 @@ TEST_CASE("a FIFO with a reader gets the whole text, and one without a reader is
   const std::string text(300000, 'x');  // more than it holds
   UniqueFd reader(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   REQUIRE(fcntl(reader.get(), F_SETFL, 0) == 0);
+  // Until write_file() has opened it: without a writer, the reader would be at the end of the file.
+  std::optional<UniqueFd> writer(std::in_place, open(fifo.c_str(), O_WRONLY | O_CLOEXEC));
   std::string read;
   std::thread reading([&read, fd = std::move(reader)] {
     std::array<char, 4096> part{};
@@ -158,6 +160,7 @@ TEST_CASE("a FIFO with a reader gets the whole text, and one without a reader is
       read.append(part.data(), static_cast<std::size_t>(count));
   });
   const Result<void> written = write_file(fifo, text);
+  writer.reset();
   reading.join();
   CHECK(written);
   CHECK(read == text);
