@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/reference/options.md"
 INTRODUCTION = """# Options
 
-This page is generated from drun's table of options by `tests/gate/options_page.py --write`.
+This page is generated from drun's table of options by `tests/gate/options_page.py build/bin/drun --write`.
 
 Options may be written with `-` or `_`, and may be abbreviated while they are unambiguous. Most options can also be set by a variable
 (`PET_NNODES=3` for `--nnodes=3`) or by a line of a TOML file that `--config` names (`nnodes = 3`). The command line takes precedence,
