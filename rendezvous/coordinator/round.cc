@@ -253,7 +253,7 @@ void handle(RoundStep& step, const RoundTick&) {
   const Time roll_call = state.next_roll_call;
   form_world(step, LastCall::Wait);
   if (state.phase != RoundPhase::Joining) return;
-  // Nothing has changed since the last event: what is missing need not be told at once again.
+  // Nothing has changed since the last event, so the next roll call can wait for its interval.
   if (!state.last_call) state.next_roll_call = roll_call;
   if (!state.last_call && step.now >= state.opened + state.spec.join_timeout)
     return waited_too_long(step);

@@ -128,7 +128,7 @@ TEST_CASE(
   };
   std::thread a([&] { row("a", last_a); });
   std::thread b([&] { row("b", last_b); });
-  for (int i = 0; i < 20; ++i) send_row("c", 200);  // disconnects in the middle
+  for (int i = 0; i < 20; ++i) send_row("c", 200);  // before it disconnects
   const RawSocket other = current_client(served);
   for (int i = 1; i <= 200; ++i) {
     REQUIRE(other.say(request(store::Add{"n", 1})));
