@@ -1,6 +1,7 @@
 #include "rendezvous/member/member.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <initializer_list>
 #include <string>
@@ -28,7 +29,12 @@ constexpr Milliseconds kFirstBackOff{50};
 constexpr Milliseconds kMostBackOff{1000};
 // With several endpoints, each attempt asks the next one.
 constexpr Milliseconds kMostBackOffAmongSeats{250};
-constexpr std::chrono::seconds kReportInterval{10};
+// A log line about a wait follows this long after its beginning, after the first line, and after
+// each further one.
+constexpr std::array<std::chrono::seconds, 3> kReportPauses{
+    std::chrono::seconds(10), std::chrono::seconds(50), std::chrono::minutes(5)};
+// The coordinator reports which nodes are missing this often or more often.
+constexpr std::chrono::seconds kRollCallInterval{10};
 // Longer than the coordinator's timeout, which has the better message.
 constexpr std::chrono::seconds kTimeoutGrace{2};
 
@@ -200,6 +206,7 @@ class MemberTurn {
   void receive(const Welcome& welcome) {
     if (!std::exchange(state_.awaits_welcome, false)) return broken("a second welcome");
     if (state_.phase != Phase::Leaving) state_.phase = Phase::Joined;
+    if (state_.world) begin_wait(std::chrono::seconds(0));
     state_.has_been_welcome = true;
     state_.rejoin_by.reset();
     state_.seeking = {.next = state_.seeking.next, .term = welcome.term};
@@ -211,7 +218,10 @@ class MemberTurn {
     if (!is_in({Phase::Joined, Phase::Stopped})) return;
     state_.waiting = waiting;
     const JoinSpec& join = state_.spec.join;
-    log(join.shows_progress && join.is_coordinator ? LogLevel::Debug : LogLevel::Info,
+    // A spare gets it once in each round.
+    const bool is_due = waiting.is_spare || is_report_due(now_ + kRollCallInterval / 2);
+    const bool has_progress = join.shows_progress && join.is_coordinator;
+    log(is_due && !has_progress ? LogLevel::Info : LogLevel::Debug,
         is_elastic() ? elastic_waiting_text(waiting, state_.endpoint)
                      : waiting_text(waiting, state_.endpoint, time_left()));
   }
@@ -337,6 +347,7 @@ class MemberTurn {
                           : local_outcome(state_, lost_ending(state_, state_.last_trouble), now_));
     if (state_.phase != Phase::Stopping) return;
     state_.phase = Phase::Stopped;
+    begin_wait(std::chrono::seconds(0));
     Stopped stopped{.round = own.round};
     for (const FailureList::Entry& entry : state_.own_failures.entries())
       stopped.failures.push_back(
@@ -394,7 +405,7 @@ class MemberTurn {
 
   void handle(const MemberStart&) {
     state_.started = now_;
-    state_.next_report = now_ + kReportInterval;
+    begin_wait(kReportPauses.front());
     state_.back_off = kFirstBackOff;
     if (has_seats()) aim_at_next();
     dial();
@@ -483,9 +494,22 @@ class MemberTurn {
   }
 
   void report_trouble() {
-    if (now_ < state_.next_report) return;
-    state_.next_report = now_ + kReportInterval;
+    if (!is_report_due(now_)) return;
     log(LogLevel::Info, waiting_for_text(state_) + "; " + duration_text(time_left()) + " left");
+  }
+
+  void begin_wait(std::chrono::seconds first_report) {
+    state_.report_count = 0;
+    state_.next_report = now_ + first_report;
+  }
+
+  // True: the caller logs what it waits for. With `by` later than now, also shortly before the
+  // time.
+  bool is_report_due(Time by) {
+    if (by < state_.next_report) return false;
+    state_.report_count = std::min(state_.report_count + 1, kReportPauses.size() - 1);
+    state_.next_report = now_ + kReportPauses[state_.report_count];
+    return true;
   }
 
   // An elastic world continues without this node, which may rejoin as the same member.
@@ -507,6 +531,7 @@ class MemberTurn {
         now_ + (has_seats() ? state_.spec.join.join_timeout : state_.heartbeat_timeout);
     state_.seeking.lost_term = state_.seeking.term;
     state_.back_off = kFirstBackOff;
+    begin_wait(kReportPauses.front());
     rest("was lost: " + *state_.lost_reason);
   }
 
@@ -547,8 +572,10 @@ class MemberTurn {
                                    " before the world was complete: " + reason +
                                    "; trying to join again");
         // Later than that, as a spare, it has a heartbeat timeout to join again.
-        if (!has_seats() && (!is_elastic() || now_ + state_.heartbeat_timeout < join_by()))
+        if (!has_seats() && (!is_elastic() || now_ + state_.heartbeat_timeout < join_by())) {
+          begin_wait(kReportPauses.front());
           return rest("was lost: " + reason);
+        }
         state_.lost_reason = reason;
         return rejoin();
       case Phase::Leaving:

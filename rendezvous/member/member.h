@@ -244,10 +244,11 @@ struct MemberState {
   MemberPhase phase = MemberPhase::Resting;
   std::string endpoint;  // for messages
   Time started;
-  Time retry_at;                 // Resting
-  Time answer_by;                // Greeting; with several endpoints also Dialing
-  std::optional<Time> leave_by;  // Leaving before any world
-  Time next_report;
+  Time retry_at;                           // Resting
+  Time answer_by;                          // Greeting; with several endpoints also Dialing
+  std::optional<Time> leave_by;            // Leaving before any world
+  Time next_report;                        // about the current wait
+  std::size_t report_count = 0;            // of that wait, up to the last pause
   Milliseconds back_off{0};                // the longest next pause
   std::minstd_rand jitter;                 // of pauses; seeded with the instance
   std::string last_trouble;                // why the coordinator cannot be reached

@@ -291,10 +291,16 @@ void SlowRanks::name(Entry entry, const std::string& evidence, std::vector<SlowR
     known->node = entry.node;
     known->excess = entry.excess;
     known->told.is_slow = true;
+    if (known->by_processor && !entry.by_processor) {
+      known->by_processor = false;
+      known->told.evidence = evidence;
+    }
     return;
   }
+  // A lack of processor time alone says nothing about its ranks.
   const Entry* const its_node = entry_of(entry.node, kWholeNode);
-  const bool is_known = its_node != nullptr && its_node->told.is_slow;
+  const bool is_known = its_node != nullptr && its_node->told.is_slow &&
+                        (!its_node->by_processor || entry.by_processor);
   if (is_known || found_.size() >= kMostSlowRanks) return;
   const auto node = static_cast<std::size_t>(entry.node);
   entry.slot = nodes_[node].slot;

@@ -194,10 +194,11 @@ void Coordination::hear(const Following& following) {
   host_.leader_known(leader, term);
 }
 
-// Every later leader is sure to know the round, so what RoundFence held back is applied.
+// Every later leader is sure to know the round, so what RoundFence held back is applied, unless the
+// lead has expired meanwhile: LeadLost follows.
 void Coordination::hear(const RoundKnown& known) {
   const std::vector<RoundAction> held = fence_.know(known.rounds);
-  if (held.empty()) return;
+  if (held.empty() || !may_act()) return;
   const bool was_turning = std::exchange(is_turning_, true);
   for (const RoundAction& action : held) apply_any(action);
   if (!was_turning) take_turns();

@@ -259,6 +259,7 @@ void EtcdNetwork::want_rounds(int index, std::uint64_t term) {
 
 void EtcdNetwork::act(int index, const rendezvous::RoundKnown& kept) {
   Agent& self = agent(index);
+  require_of(is_leading(self.state, local(index)), "a round begins without a lead", index);
   require_of(self.is_wanting && kept.rounds == self.rounds + 1,
              "a record was kept without a request", index);
   require_of(round_of_.emplace(kept.rounds, self.state.own_term).second,

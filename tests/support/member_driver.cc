@@ -87,10 +87,11 @@ void MemberDriver::be_silent(Time::duration time) {
   }
 }
 
-std::string MemberDriver::log() const {
+std::string MemberDriver::log(std::optional<LogLevel> level) const {
   std::string text;
   for (const auto& action : actions) {
-    if (const auto* line = std::get_if<MemberLog>(&action)) text += line->text + "\n";
+    const auto* line = std::get_if<MemberLog>(&action);
+    if (line != nullptr && line->level == level.value_or(line->level)) text += line->text + "\n";
   }
   return text;
 }

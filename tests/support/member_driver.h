@@ -64,7 +64,8 @@ struct MemberDriver {
     return {};
   }
   Outcome outcome() const { return only<rendezvous::End>().outcome; }
-  std::string log() const;
+  // All lines, or those of one level.
+  std::string log(std::optional<LogLevel> level = std::nullopt) const;
 
   rendezvous::Time now = start_time();
   rendezvous::MemberState state;

@@ -43,15 +43,19 @@ TEST_CASE("an unreachable coordinator is retried with pauses that grow to at mos
   }
 }
 
-TEST_CASE("the reason why the coordinator cannot be reached is logged every 10 s and at the end") {
+TEST_CASE("the reason why the coordinator cannot be reached is logged ever less often") {
   MemberDriver member = MemberDriver::in(Phase::Dialing);
   std::string told;
+  std::vector<Time::duration> times;
   while (member.state.phase != Phase::Ended) {
     if (member.state.phase == Phase::Dialing) member.event(ConnectFailed{"connection refused"});
     member.now = *deadline(member.state);
     member.event(MemberTick{});
-    told += member.log();
+    told += member.log(LogLevel::Info);
+    if (!member.log(LogLevel::Info).empty())
+      times.push_back(member.now - MemberDriver::start_time());
   }
+  CHECK(times == std::vector<Time::duration>{10s, 60s, 360s, 660s});
   CHECK_THAT(told, ContainsSubstring("waiting for the coordinator at 10.0.0.1:29500: it cannot be "
                                      "reached yet: connection refused; 14m50s left"));
   CHECK(member.now == MemberDriver::start_time() + 15min);
@@ -293,6 +297,34 @@ TEST_CASE("a join timeout names the missing nodes") {
   CHECK(member.now <= MemberDriver::start_time() + 15min + 2s);
   CHECK_THAT(std::get<NotRun>(member.outcome().ending).error.message,
              ContainsSubstring("1 of 3 nodes joined") && ContainsSubstring("node 0, node 2"));
+}
+
+TEST_CASE("missing nodes are logged ever less often, and at once after a round") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  std::vector<Time::duration> times;
+  const auto wait_for = [&](Time::duration time) {
+    const Time from = member.now;
+    for (times.clear(); member.now - from < time; member.now += 10s) {
+      member.receive(Waiting{3, 1, {{1, "host1"}}, {0, 2}});
+      if (!member.log(LogLevel::Info).empty()) times.push_back(member.now - from);
+    }
+  };
+  wait_for(12min);
+  CHECK(times == std::vector<Time::duration>{10s, 60s, 360s, 660s});
+  member.receive(WorldReady{MemberDriver::world(0)});
+  member.receive(Stop{0, "rank 0 failed"});
+  member.event(OwnStopped{0, {}});
+  wait_for(2min);
+  CHECK(times == std::vector<Time::duration>{0s, 50s});
+}
+
+TEST_CASE("a spare logs in each round that it waits") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  for (int round = 0; round < 3; ++round) {
+    member.receive(
+        Waiting{.node_count = 2, .joined_count = 3, .min_node_count = 2, .is_spare = true});
+    CHECK_FALSE(member.log(LogLevel::Info).empty());
+  }
 }
 
 TEST_CASE("before a connection is made a signal ends the job only here") {

@@ -210,6 +210,19 @@ TEST_CASE("lack of processor time is the reason, and names a node if nothing els
     CHECK(named[0].percent == 25);
     CHECK(named[0].evidence == "it gets less processor time than it needs" + reason);
     CHECK(job.slow.slow_nodes().empty());  // it may not need that time
+    job.poor_node = -1;
+    job.measure = SpeedMeasure::OwnTime;
+    SECTION("later its ranks are slow") {
+      job.windows(6, [](int rank) { return rank >= 4 ? kUsual * 13 / 10 : kUsual; });
+      REQUIRE(job.slow.slow_nodes().size() == 1);
+      CHECK(job.slow.slow_nodes()[0].first == 2);
+      CHECK_THAT(job.slow.slow_nodes()[0].second.evidence, StartsWith("the others wait for it"));
+    }
+    SECTION("later one of its ranks is slow") {
+      const auto later = job.windows(6, with_slow(4, 1.3));
+      REQUIRE(later.size() == 1);
+      CHECK(later[0].rank == 4);
+    }
   }
 }
 
