@@ -123,6 +123,7 @@ void Lifeline::handle(std::string_view line) {
 
 void Lifeline::end() {
   stop();
+  has_ended_ = true;
   if (kills_at_end_) ::raise(SIGKILL);
   listener_.on_terminate(SIGHUP);
 }

@@ -61,8 +61,17 @@ class Lifeline {
     kills_at_end_ = is_elastic;
     return *this;
   }
+  // Call before start(). Handles what `stopped`, with the same descriptor, has read but not
+  // handled.
+  Lifeline& continue_after(const Lifeline& stopped) {
+    held_ = stopped.held_;
+    input_left_bytes_ = stopped.input_left_bytes_;
+    return *this;
+  }
   void start();
   void stop();
+  // The end of the input has been reported, not necessarily by the file's end.
+  bool has_ended() const { return has_ended_; }
 
  private:
   void wait();
@@ -82,6 +91,7 @@ class Lifeline {
   std::size_t input_left_bytes_ = 0;  // bytes of input that still follow
   bool kills_at_end_ = false;
   bool is_stopped_ = false;
+  bool has_ended_ = false;
   bool is_killing_ = false;
 };
 

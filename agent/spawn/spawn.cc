@@ -378,7 +378,7 @@ class Spawner::Impl {
 
   const ChildDescriptors& descriptors_;
   std::vector<Slot> slots_;  // none: children are waited for, one after the other
-  std::uint64_t caught_signals_ = caught_signals();
+  std::optional<std::uint64_t> caught_signals_;  // since the first start: by then all are set
 };
 
 // Two signs by the channel, whose other end only the child holds in the end: a byte when it has a
@@ -457,7 +457,8 @@ std::variant<Spawner::Begun, Refusal> Spawner::Impl::begin(const Command& comman
     return NotStarted{error};
   if (!descriptors_.lay_out(index, channel->theirs.get())) return NotStarted{errno};
   slot->prepared = std::make_unique<Prepared>(command);
-  slot->stack->set_launch(command, *slot->prepared, caught_signals_);
+  if (!caught_signals_) caught_signals_ = caught_signals();
+  slot->stack->set_launch(command, *slot->prepared, *caught_signals_);
   Launch& launch = slot->stack->launch();
   launch.channel_fd = descriptors_.laid_out(index);
   launch.ours = descriptors_.ours(index);

@@ -55,11 +55,18 @@ bool has_succeeded(const Outcome& outcome) {
 }
 
 // The limits of the waits that follow the loop's end. A termination signal ends all of them soon.
+// Destroy it after the io_context has run its last handler.
 class LastWaits final : Signals::Listener {
  public:
   LastWaits(asio::io_context& io, const std::vector<int>& termination_signals)
-      : signals_(io, termination_signals, *this) {
+      : io_(io), signals_(io, termination_signals, *this) {
     signals_.start();
+  }
+  // Also hears the launcher of a remote agent, as `stopped` did until now.
+  void listen_after(const Lifeline& stopped) {
+    Signals::Listener& listener = *this;
+    if (!stopped.has_ended())
+      lifeline_.emplace(io_, STDIN_FILENO, "", listener).continue_after(stopped).start();
   }
   void limit_files(Clock::time_point until) {
     files_until_ = std::min(until, console_until_.value_or(until));
@@ -73,7 +80,9 @@ class LastWaits final : Signals::Listener {
   void on_kill_now() override {}
   void on_pass_on(int) override {}
 
+  asio::io_context& io_;
   Signals signals_;
+  std::optional<Lifeline> lifeline_;
   std::optional<Clock::time_point> files_until_;
   std::optional<Clock::time_point> console_until_;
 };
@@ -139,6 +148,7 @@ class Agent final : rendezvous::Client::Listener, RoundRunner::Listener, Signals
 
   const AgentSpec& spec_;
   asio::io_context io_{1};
+  std::optional<LastWaits> last_waits_;
   Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) { output_.draw(bytes); }};
   Log log_;
   supervision::State state_;
@@ -267,7 +277,8 @@ AgentEnd Agent::run() {
 
 void Agent::finish_writing() {
   signals_.stop();
-  LastWaits waits(io_, spec_.termination_signals);
+  LastWaits& waits = last_waits_.emplace(io_, spec_.termination_signals);
+  if (lifeline_) waits.listen_after(*lifeline_);
   if (state_.interrupt == supervision::Interrupt::Kill) waits.end_soon();
   // The report of a failed job must not wait for a file system that hangs.
   const bool has_limits = !has_succeeded(*outcome_);

@@ -343,8 +343,11 @@ void Workers::warn_if_blind() {
 }
 
 void Workers::pass_on(int signal) {
-  for (const auto& [pid, local_rank] : running_)
-    processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
+  for (const auto& [pid, local_rank] : running_) {
+    // Before exec it has no handler, and the signal would end it.
+    if (!starter_.is_starting(local_rank))
+      processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
+  }
 }
 
 void Workers::signal_worker(int local_rank, int signal) {

@@ -70,7 +70,11 @@ class Step {
     const bool is_first = !state_.said_last;
     if (is_first || !is_about_itself(event.end) || is_about_itself(*said_last().end))
       state_.said_last = event.host;
-    if (event.host == 0) state_.end_node_0_at.reset();
+    if (event.host == 0) {
+      state_.end_node_0_at.reset();
+      // It cannot pass the signal on any more to a host that still waits, say for its files.
+      if (state_.signal && state_.least_hosts == 0) send_to_unfinished(*state_.signal);
+    }
     if (state_.phase == Phase::Running && event.end.could_not_reach && !state_.left_early)
       note_unreachable(event.host);
   }
@@ -85,9 +89,7 @@ class Step {
         return;
       }
       state_.left_early = index;
-      each({HostState::Running}, [this](std::size_t i) {
-        if (!host(i).end) actions_.emplace_back(SendLine{i, terminate_line()});
-      });
+      send_to_unfinished(SIGTERM);
       return;
     }
     if (index == 0) return;
@@ -103,10 +105,15 @@ class Step {
     return hello.place.port > 0 && hello.place.port <= 65535 && hello.place.master_port >= 0 &&
            hello.place.master_port <= 65535;
   }
-  static std::string terminate_line() { return "signal " + std::to_string(SIGTERM); }
+  static std::string line_of(int signal) { return "signal " + std::to_string(signal); }
+  void send_to_unfinished(int signal) {
+    each({HostState::Running}, [&](std::size_t i) {
+      if (!host(i).end) actions_.emplace_back(SendLine{i, line_of(signal)});
+    });
+  }
   void end_node_0() {
     state_.is_left_early_cause = true;
-    if (host(0).state == HostState::Running) actions_.emplace_back(SendLine{0, terminate_line()});
+    if (host(0).state == HostState::Running) actions_.emplace_back(SendLine{0, line_of(SIGTERM)});
   }
 
   Go go() {
@@ -182,7 +189,7 @@ class Step {
     if (state_.signal) return;
     state_.signal = event.signal;
     if (state_.phase != Phase::Running) return give_up();
-    const std::string line = "signal " + std::to_string(event.signal);
+    const std::string line = line_of(event.signal);
     if (host(0).state == HostState::Running && state_.least_hosts == 0) {
       actions_.emplace_back(SendLine{0, line});
     } else {

@@ -240,6 +240,35 @@ TEST_CASE("a signal ends the wait for a file that hangs after the job") {
   CHECK(ended.code == 0);
 }
 
+TEST_CASE("a signal ends that wait on every host of the job, too") {
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  const TemporaryDirectory directory;
+  const std::string option = "--events=" + (files / "events");
+  Launch launch = shell_job({"--local-nodes=2", option}, "echo up; " + kUntilGo + "echo end");
+  launch.environment["DIR"] = directory.path();
+  Running running(launch);
+  REQUIRE(running.prints("[node0:0]: up"));
+  REQUIRE(running.prints("[node1:1]: up"));
+  files.stall();
+  write_file(directory.file("go"), "");
+  CHECK(running.prints("[node0:0]: end"));
+  CHECK(running.prints("[node1:1]: end"));
+  CHECK_FALSE(running.prints("node 0: " + option + ": it does not answer", 2s));
+  running.signal(SIGINT);
+  const bool has_ended_0 = running.prints("node 0: " + option + ": it does not answer", 5s);
+  const bool has_ended_1 = running.prints("node 1: " + option + ": it does not answer", 5s);
+  files.resume();
+  CHECK(has_ended_0);
+  CHECK(has_ended_1);
+  const Ended ended = running.wait(40s);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+}
+
 TEST_CASE("no round starts while SIGKILL has not ended a worker") {
   const test::StallingFileSystem files;
   if (!files.is_mounted()) {

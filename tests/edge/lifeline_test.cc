@@ -20,7 +20,7 @@ struct Line : Signals::Listener {
                 std::chrono::milliseconds silence = kLifelineSilence) {
     int fds[2];
     REQUIRE(pipe(fds) == 0);
-    const UniqueFd read_end(fds[0]);
+    read_end = UniqueFd(fds[0]);
     write_end = UniqueFd(fds[1]);
     Signals::Listener& listener = *this;
     lifeline = std::make_unique<Lifeline>(io, read_end.get(), pending, listener, silence);
@@ -38,6 +38,7 @@ struct Line : Signals::Listener {
   }
 
   asio::io_context io{1};
+  UniqueFd read_end;
   UniqueFd write_end;
   Heard heard;
   std::unique_ptr<Lifeline> lifeline;
@@ -61,11 +62,28 @@ TEST_CASE("input that was read before the lifeline started is processed") {
   CHECK(line.hears({"terminate 15", "pass 12"}));
 }
 
+TEST_CASE("a second lifeline continues where the first one stopped, also inside rank 0's input") {
+  Line line("signal 2\ninput 14\n");
+  line.say("pass 10\n");
+  CHECK(line.hears({"terminate 2"}));
+  line.io.run_for(std::chrono::milliseconds(1));
+  line.lifeline->stop();
+  line.io.restart();
+  line.io.run();
+  const std::unique_ptr<Lifeline> first = std::move(line.lifeline);
+  line.lifeline = std::make_unique<Lifeline>(line.io, line.read_end.get(), "", line);
+  line.lifeline->continue_after(*first).start();
+  line.say("kill!\nsignal 15\n");
+  CHECK(line.hears({"terminate 2", "terminate 15"}));
+  CHECK_FALSE(line.lifeline->has_ended());
+}
+
 TEST_CASE("the end of the lifeline's input ends the job, once") {
   Line line;
   line.write_end.reset();
   line.io.run();  // and the loop can end
   CHECK(line.heard == Heard{"terminate 1"});
+  CHECK(line.lifeline->has_ended());
 }
 
 TEST_CASE("a silent lifeline counts as ended, and every line restarts the timeout") {

@@ -136,6 +136,25 @@ TEST_CASE("a slow exec blocks neither the event loop nor the other workers") {
   CHECK(recorder.gone == 1);
 }
 
+TEST_CASE("a worker that waits for its exec has no handler of drun, and gets no forwarded signal") {
+  StalledProgram program;
+  if (skips(program)) return;
+  StartRecorder recorder;
+  const auto before = std::signal(SIGUSR2, [](int) {});
+  recorder.poll([&] {
+    if (!StalledProgram::is_waited_for()) return false;
+    const std::string status =
+        testing::read_file("/proc/" + std::to_string(recorder.workers.pids()[0]) + "/status");
+    CHECK_THAT(status, ContainsSubstring("SigCgt:\t0000000000000000\n"));
+    recorder.workers.pass_on(SIGUSR2);
+    program.release();
+    return true;
+  });
+  recorder.run({{.argv = {program.path()}}});
+  std::signal(SIGUSR2, before);
+  CHECK(recorder.successes == 1);
+}
+
 TEST_CASE("workers beyond the limit of concurrent starts wait for a slot, and all of them run") {
   StalledProgram program;
   if (skips(program)) return;

@@ -282,6 +282,15 @@ TEST_CASE("the first signal is sent to node 0, while forwarded signals and kills
   CHECK(launch.after(KillCame{}) == "kill to 0; kill to 1; kill to 2");
 }
 
+TEST_CASE(
+    "after the end of node 0 the hosts that have not ended get the signal from the launcher") {
+  Launch launch(3);
+  launch.run();
+  launch.after(SignalCame{SIGINT});
+  launch.after(EndCame{2, End{}});
+  CHECK(launch.after(EndCame{0, End{}}) == "signal 2 to 1");
+}
+
 TEST_CASE("a signal before the start ends all sessions") {
   Launch launch(4, 2);
   launch.after(Began{});
