@@ -19,6 +19,8 @@
 #include "tests/support/few_descriptors.h"
 #include "tests/support/machine.h"
 #include "tests/support/shm_ranks.h"
+#include "worker_lib/base/unix_socket.h"
+#include "worker_lib/shm/connect.h"
 #include "worker_lib/shm/segment.h"
 #include "worker_lib/shm/shm_backend.h"
 
@@ -292,6 +294,54 @@ TEST_CASE("shared memory: a rank that never connects is named by all others") {
                ContainsSubstring("rank 2 did not come to share memory with rank 0"));
     CHECK_THAT(ends[static_cast<std::size_t>(rank)].said, ContainsSubstring("timeout"));
   }
+}
+
+TEST_CASE("shared memory: a rank that ends while another has not connected is named by all") {
+  const StoreProcess store;
+  const bool can_confirm = GENERATE(false, true);
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
+    if (rank == 3) return;  // never connects
+    BackendContext context = shm_context(rank, 4, store.port());
+    if (rank == 0) {
+      if (can_confirm) {
+        context.ended_rank = [](const std::vector<int>& asked) {
+          return asked == std::vector<int>{2} ? std::optional<int>(2) : std::nullopt;
+        };
+      }
+      return say(failure_of([&] { worker::shm::connect_ranks(context, 4096); }));
+    }
+    const std::string name = context.store->get("shm", seconds(20));
+    const UniqueFd leader = worker::unix_socket::connect_to(name, context.deadline);
+    const worker::shm::Hello hello{
+        .rank = static_cast<std::uint32_t>(rank), .size = 4, .segment_bytes = 4096, .cores = {}};
+    if (rank == 1) context.store->set("rank 1 has called", "", seconds(20));
+    if (rank == 2) context.store->get("rank 1 has called", seconds(20));
+    worker::unix_socket::send_message(leader.get(), to_text(hello));
+    if (rank == 2) return;  // its process ends
+    worker::unix_socket::await_readable({leader.get()}, context.deadline);
+    const auto message = worker::unix_socket::receive_message(leader.get());
+    if (!message) return say("no answer");
+    const worker::shm::Answer answer = worker::shm::parse_answer(message->text, 0);
+    say(std::to_string(answer.lost) +
+        (answer.kind == worker::shm::Answer::Kind::Lost ? " lost" : ""));
+  });
+  CHECK_THAT(ends[0].said,
+             StartsWith("peer lost 2: the process of rank 2 ended before it had connected"));
+  CHECK(ends[1].said == "2 lost\n");
+}
+
+TEST_CASE("shared memory: a rank that gives up early does not count as ended") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    if (rank == 2) return;  // never connects
+    BackendContext context = shm_context(rank, 3, store.port(), milliseconds(20'000));
+    if (rank == 0) context.ended_rank = [](const std::vector<int>&) { return std::nullopt; };
+    if (rank == 1) context.store->get("shm", seconds(20));
+    if (rank == 1) context.deadline = Clock::now() + milliseconds(1);
+    say(failure_of([&] { worker::shm::connect_ranks(context, 4096); }));
+  });
+  CHECK_THAT(ends[0].said, StartsWith("timeout") && ContainsSubstring("rank 1 gave up before"));
+  CHECK_THAT(ends[1].said, StartsWith("timeout"));
 }
 
 TEST_CASE("shared memory: a rank without descriptors reports the limit and blames no rank") {

@@ -250,6 +250,77 @@ TEST_CASE("the peers of a rank that aborts see the end of its connections while 
   CHECK(Clock::now() - began < test::scaled(seconds(5)));
 }
 
+TEST_CASE("a sleeping send returns when another thread's message completes it") {
+  PlayedRank played;
+  const auto mesh = played.make_mesh();
+  const UniqueFd to_mesh = played.dial();
+  played.say_hello(to_mesh);
+  // Its parts take turns with the short messages below.
+  const std::string large(std::size_t{8} << 20, ' ');
+  const auto sent = mesh->send(1, kSlot, large.data(), large.size());
+  const UniqueFd from_mesh = played.accept();
+  receive_some(from_mesh, worker::tcp::kHelloBytes);
+  const std::optional<Frame> ask = next_frame(from_mesh);
+  REQUIRE((ask && ask->kind == Frame::Kind::Ask));
+  played.send_frame(to_mesh, {.kind = Frame::Kind::Grant, .number = ask->number});
+  std::atomic<bool> has_returned = false;
+  std::thread sender([&] {
+    sent->finish(in(seconds(30)));
+    has_returned = true;
+  });
+  // So little is read at a time that the kernel does not report the free space, and each short
+  // message uses it for what is queued. Both buffers together hold more than the last messages.
+  std::vector<std::unique_ptr<Transfer>> messages;
+  std::string piece(16 << 10, ' ');
+  for (std::size_t bytes = 0; bytes < large.size();) {
+    pollfd one{from_mesh.get(), POLLIN, 0};
+    REQUIRE(::poll(&one, 1, 10'000) == 1);
+    const ssize_t got = ::recv(from_mesh.get(), piece.data(), piece.size(), 0);
+    REQUIRE(got > 0);
+    bytes += static_cast<std::size_t>(got);
+    messages.push_back(mesh->send(1, kSlot + 1, "short", 5));
+  }
+  CHECK(testing::eventually([&] { return has_returned.load(); }));
+  mesh->abort();
+  sender.join();
+}
+
+TEST_CASE("what a rank had sent before it ended arrives, however long it takes") {
+  const std::string sent = numbered_bytes(200'000);
+  constexpr std::size_t kPiece = 2000;
+  Clock::duration longest_pause{};
+  std::string failure;
+  // On a busy machine this thread may pause for so long that nothing more is expected.
+  for (int tries = 0; tries < 20 && (tries == 0 || longest_pause > milliseconds(30)); ++tries) {
+    PlayedRank played;
+    const auto mesh = played.make_mesh(true);
+    std::string received(sent.size(), ' ');
+    const auto receiving = mesh->recv(1, kSlot, received.data(), received.size());
+    UniqueFd to_mesh = played.dial();
+    played.say_hello(to_mesh);
+    played.send_frame(to_mesh,
+                      {.kind = Frame::Kind::Eager, .slot = kSlot, .size_bytes = sent.size()});
+    longest_pause = {};
+    std::thread network([&] {
+      auto before = Clock::now();
+      played.accept().reset();  // the end shows here first
+      for (std::size_t done = 0; done < sent.size(); done += kPiece) {
+        std::this_thread::sleep_for(milliseconds(1));
+        if (::send(to_mesh.get(), sent.data() + done, kPiece, MSG_NOSIGNAL) < 0) return;  // ended
+        const auto now = Clock::now();
+        longest_pause = std::max(longest_pause, now - before);
+        before = now;
+      }
+      to_mesh.reset();
+    });
+    failure = failure_of([&] { receiving->finish(in(seconds(20))); });
+    if (failure == "no failure" && received != sent) failure = "wrong bytes";
+    mesh->abort();
+    network.join();
+  }
+  CHECK(failure == "no failure");
+}
+
 TEST_CASE("a network failure that a send reports is not the end of the other rank") {
   PlayedRank played;
   const auto mesh = played.make_mesh(true);

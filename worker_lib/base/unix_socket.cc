@@ -128,7 +128,10 @@ std::optional<Message> receive_message(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const auto receive = [&] { return recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); };
+  ssize_t count = receive();
+  // A peer that closes before it has read everything causes this once; what it sent comes next.
+  if (count < 0 && errno == ECONNRESET) count = receive();
   if (count <= 0) return std::nullopt;
   received.text.resize(static_cast<std::size_t>(count));
   received.lacks_fds = (message.msg_flags & MSG_CTRUNC) != 0;  // there is room for all

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "worker_lib/base/deadline.h"
@@ -74,40 +75,81 @@ class Leader {
     listener_ = unix_socket::listen_at(name, context_.size + 16);
     if (!listener_) throw_system("cannot listen on a unix socket");
     context_.store->set(kKey, name, left_until(context_.deadline));
-    await_members();
+    connect_members(connection);
     connection.cores = cores_;
-    const std::string yes = to_text(Answer{.kind = Answer::Kind::Yes, .cores = cores_});
-    for (int rank = 1; rank < context_.size; ++rank) {
-      UniqueFd& member = members_[static_cast<std::size_t>(rank)];
-      if (!unix_socket::send_message(member.get(), yes,
-                                     {connection.segment.get(), connection.regions.get()})) {
-        throw BackendFailure(Kind::PeerLost, rank, "lost rank " + std::to_string(rank));
-      }
-      keep(connection.lifelines, std::move(member), rank);
-    }
     forget_key(context_, kKey);
     return connection;
   }
 
  private:
-  // Sends the reason of a failure to the ranks that have connected.
-  void await_members() {
+  // Sends the reason of a failure to the ranks that have called and have no answer yet.
+  void connect_members(Connection& connection) {
     try {
       while (!missing().empty()) {
         await_ranks();
+        check_members();
         admit_stranger();
         hear_strangers();
       }
+      check_members();
+      accept_members(connection);
     } catch (const BackendFailure& failure) {
       Answer answer{.kind = Answer::Kind::No, .why = failure.what()};
       if (failure.kind == Kind::Timeout) answer.kind = Answer::Kind::Late;
       if (failure.kind == Kind::PeerLost) answer.kind = Answer::Kind::Lost;
       answer.lost = failure.peer.value_or(0);
-      for (const UniqueFd& member : members_) {
-        if (member) unix_socket::send_message(member.get(), to_text(answer));
-      }
+      tell_all(to_text(answer));
       throw;
     }
+  }
+
+  // Also those that have called, but have not been heard.
+  void tell_all(const std::string& answer) {
+    while (UniqueFd caller = unix_socket::accept_from(listener_.get()))
+      if (is_own_user(caller.get())) strangers_.push_back(std::move(caller));
+    for (const std::vector<UniqueFd>* sockets : {&members_, &strangers_})
+      for (const UniqueFd& socket : *sockets)
+        if (socket) unix_socket::send_message(socket.get(), answer);
+  }
+
+  void accept_members(Connection& connection) {
+    const std::string yes = to_text(Answer{.kind = Answer::Kind::Yes, .cores = cores_});
+    for (int rank = 1; rank < context_.size; ++rank) {
+      UniqueFd member = std::exchange(members_[static_cast<std::size_t>(rank)], UniqueFd());
+      if (!unix_socket::send_message(member.get(), yes,
+                                     {connection.segment.get(), connection.regions.get()}))
+        lose(rank);
+      keep(connection.lifelines, std::move(member), rank);
+    }
+  }
+
+  // A rank that has said hello says nothing more: if its socket is readable, it has closed it.
+  void check_members() const {
+    const auto is_readable = [](const std::vector<int>& fds) {
+      return !fds.empty() && unix_socket::await_readable(fds, Deadline::clock::now());
+    };
+    std::vector<int> fds;
+    for (const UniqueFd& member : members_)
+      if (member) fds.push_back(member.get());
+    if (!is_readable(fds)) return;
+    for (int rank = 1; rank < context_.size; ++rank) {
+      const UniqueFd& member = members_[static_cast<std::size_t>(rank)];
+      if (member && is_readable({member.get()})) lose(rank);
+    }
+  }
+
+  // A rank has closed its socket: its process has ended, or its own time was over.
+  [[noreturn]] void lose(int rank) const {
+    // The end of a process is seen shortly after that of its sockets.
+    const Deadline until = Deadline::clock::now() + kGrace;
+    while (context_.ended_rank && !context_.ended_rank({rank})) {
+      if (Deadline::clock::now() >= until)
+        throw BackendFailure(
+            Kind::Timeout, std::nullopt,
+            "rank " + std::to_string(rank) + " gave up before all ranks had connected to rank 0");
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    throw loss_of_unconnected(rank);
   }
 
   std::vector<int> missing() const {
@@ -121,6 +163,8 @@ class Leader {
   std::vector<int> watched() const {
     std::vector<int> fds = {listener_.get()};
     for (const UniqueFd& stranger : strangers_) fds.push_back(stranger.get());
+    for (const UniqueFd& member : members_)
+      if (member) fds.push_back(member.get());
     return fds;
   }
 
@@ -161,7 +205,7 @@ class Leader {
     cores_ |= hello->cores;
   }
 
-  // Until one of them connects or writes.
+  // Until one of them connects or writes, or one that has connected ends.
   void await_ranks() const {
     const std::vector<int> ranks = missing();
     if (await_or_lose(context_, watched(), ranks, context_.deadline)) return;

@@ -19,8 +19,8 @@ namespace {
 using Kind = WorkerError::Kind;
 using std::chrono::milliseconds;
 
-// The two connections of a process that has ended close in any order. Within this time everything
-// it had sent has arrived, even on a busy machine.
+// The two connections of a process that has ended close in any order. What it had sent has arrived
+// when nothing more has come for this long, even on a busy machine.
 constexpr milliseconds kLastWords{50};
 constexpr std::size_t kMostStrangers = 128;
 // A caller sends its Hello as soon as it is connected.
@@ -149,6 +149,7 @@ void Connections::push_first(int rank, const Frame& frame) {
 
 void Connections::flush(int rank, std::size_t lane) {
   Lane& flushed = peer(rank).lanes[lane];
+  has_changed_ = has_changed_ || flushed.waits_to_write;
   if (const int error = flushed.out.flush()) return end_lane(rank, lane, error);
   if (flushed.out.state() != Outbox::State::Open ||
       flushed.out.has_more() == flushed.waits_to_write)
@@ -278,6 +279,8 @@ void Connections::read(std::uint32_t id) {
     const auto bytes = static_cast<std::size_t>(got);
     keep_interactive(in);
     received_bytes_ += bytes;
+    if (in.from >= 0 && peer(in.from).over_at)
+      peer(in.from).over_at = Deadline::clock::now() + kLastWords;
     const std::size_t taken = std::min(bytes, direct);
     if (taken > 0) take_payload(in, taken);
     if (!take(in, std::string_view(buffer_.data(), bytes - taken)))
@@ -437,6 +440,7 @@ Deadline Connections::next_due(Deadline latest) const {
 void Connections::await_end(int rank) {
   Peer& other = peer(rank);
   if (other.is_over || other.over_at) return;
+  has_changed_ = true;
   other.over_at = Deadline::clock::now() + kLastWords;
   ++ending_;
 }

@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "drun/backend.h"
@@ -87,6 +88,9 @@ class Connections {
   void do_what_is_due();
   // At most `latest`.
   Deadline next_due(Deadline latest) const;
+  // Whether, since the last call, an event that a waiting thread expects may have been handled: the
+  // kernel has accepted frames that were queued before, or a rank has ended.
+  bool take_changes() { return std::exchange(has_changed_, false); }
   // In all connections, since the beginning.
   std::uint64_t received_bytes() const { return received_bytes_; }
   template <typename Action>
@@ -194,6 +198,7 @@ class Connections {
   std::optional<BackendFailure> own_failure_;  // found while working for all messages
   std::vector<Peer> peers_;
   int ending_ = 0;  // of them: over_at
+  bool has_changed_ = false;
   std::uint32_t next_id_ = 0;
   std::unordered_map<std::uint32_t, Incoming> incoming_;
   std::deque<Stranger> strangers_;  // oldest first

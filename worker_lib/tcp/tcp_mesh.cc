@@ -77,6 +77,7 @@ class TcpMesh final : public DrivenMesh<TcpMesh, tcp::Send, tcp::Receive> {
   template <typename Message>
   void start(Message& message) {
     messages_.start(message);
+    wake_affected();
   }
   template <typename Message>
   void check(const Message& message) const {
@@ -85,6 +86,7 @@ class TcpMesh final : public DrivenMesh<TcpMesh, tcp::Send, tcp::Receive> {
   template <typename Message>
   void give_up(Message& message) {
     messages_.give_up(message);
+    wake_affected();
   }
   void look(Lock& lock) {
     if (!is_driven_) handle_events(0, lock);
@@ -177,6 +179,11 @@ class TcpMesh final : public DrivenMesh<TcpMesh, tcp::Send, tcp::Receive> {
     } else if (took > kLeastSpinTime) {
       spin_time_ = std::max(kLeastSpinTime, spin_time_ / 2);
     }
+  }
+
+  // Another thread may sleep until one of its messages can be sent.
+  void wake_affected() {
+    if (is_driven_ && connections_.take_changes()) wake_all();
   }
 
   void wake_all() noexcept {
