@@ -7,8 +7,9 @@
 //          client may only be assigned to or destroyed.
 // Thread:  any, one at a time. Blocks for at most the timeout, except for name resolution, which
 //          the system limits. Causes no SIGPIPE.
-// Errors:  Timeout: nothing happened in time. After wait and get the client stays usable; after any
-//          other operation it is closed, because the server may or may not still answer.
+// Errors:  Timeout: nothing happened in time. After wait and get the client stays usable
+//          unless the server is silent; after any other operation it is closed (is_closed), because
+//          the server may or may not still answer.
 //          Closed: the server closed the connection, or an earlier error closed the client.
 //          Unreachable (connect): nothing listened there in time, or the name is unknown.
 //          Refused: the server is not a TCPStore (connect), or an answer is invalid.
@@ -55,6 +56,8 @@ class StoreClient {
   StoreClient(const Endpoint& endpoint, StoreHandshake handshake, Milliseconds timeout);
 
   Dialect dialect() const { return dialect_; }
+  // After an error; every further operation fails with Closed.
+  bool is_closed() const { return !stream_ && !needs_reopening_; }
   void set_timeout(Milliseconds timeout) { timeout_ = timeout; }
 
   // Adds one to PyTorch's count of workers (the key "init/"), as each TCPStore object does: a

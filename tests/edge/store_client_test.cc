@@ -6,13 +6,14 @@
 
 #include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
-#include "tests/support/raw_socket.h"
+#include "tests/support/impostor.h"
 #include "tests/support/served_store.h"
 
 namespace drun {
 namespace {
 
 using namespace std::chrono_literals;
+using test::Impostor;
 using Keys = std::vector<std::string>;
 
 // A client with the given dialect, or with the detected one.
@@ -30,43 +31,6 @@ T must(Result<T> result) {
 }
 void must(const Result<void>& result) {
   if (!result) throw std::runtime_error(result.error().message);
-}
-
-const std::string kEcho(4, '\xff');
-
-// A server that accepts connections one after another and runs the next function on each.
-class Impostor {
- public:
-  using Manner = std::function<void(const RawSocket&)>;
-  explicit Impostor(std::vector<Manner> manners)
-      : listening_(RawSocket::listening()), port_(listening_.port()), thread_([this, manners] {
-          for (const Manner& manner : manners) {
-            const RawSocket peer = listening_.accept_one();
-            manner(peer);
-          }
-        }) {}
-  ~Impostor() {
-    shutdown(listening_.fd(), SHUT_RDWR);
-    thread_.join();
-  }
-  StoreClient::Options options(StoreClient::Milliseconds timeout = 20s) const {
-    return {.endpoint = {.host = "127.0.0.1", .port = port_}, .timeout = timeout};
-  }
-
- private:
-  RawSocket listening_;
-  std::uint16_t port_;
-  std::thread thread_;
-};
-
-void close_at_once(const RawSocket& peer) { peer.hear(1); }
-void until_closed(const RawSocket& peer) {
-  while (!peer.hear(1).empty()) {
-  }
-}
-void greet(const RawSocket& peer) {
-  peer.hear(10);
-  peer.say(kEcho);
 }
 
 }  // namespace
@@ -143,13 +107,13 @@ TEST_CASE("the error of a timed-out wait names the key, and the client remains u
 TEST_CASE("a wake-up that crosses the cancel request counts as a wake-up") {
   const std::string nothing_else(1, '\1');
   Impostor impostor({[](const RawSocket& peer) {
-    greet(peer);
+    test::greet(peer);
     peer.hear(1 + 8 + 8 + 2);  // WAIT for "/k"
     peer.hear(1);              // CANCEL_WAIT: the client timed out
     peer.say(std::string("\0\1", 2));
     peer.hear(1 + 8 + 2 + 8);  // ADD to "/n"
     peer.say(std::string("\7\0\0\0\0\0\0\0", 8));
-    until_closed(peer);
+    test::until_closed(peer);
   }});
   StoreClient client = must(StoreClient::connect(impostor.options()));
   client.set_timeout(20ms);
@@ -192,7 +156,7 @@ TEST_CASE("a name that does not resolve is unreachable, after the timeout") {
 }
 
 TEST_CASE("connecting to a server that sends nothing times out") {
-  Impostor impostor({until_closed});
+  Impostor impostor({test::until_closed});
   const Result<StoreClient> client = StoreClient::connect(impostor.options(50ms));
   REQUIRE_FALSE(client.has_value());
   CHECK(client.error().code == ErrorCode::Timeout);
@@ -201,8 +165,8 @@ TEST_CASE("connecting to a server that sends nothing times out") {
 
 TEST_CASE("if a server stops answering, the operation times out and the client is closed") {
   Impostor impostor({[](const RawSocket& peer) {
-    greet(peer);
-    until_closed(peer);
+    test::greet(peer);
+    test::until_closed(peer);
   }});
   StoreClient client = must(StoreClient::connect(impostor.options()));
   client.set_timeout(50ms);
@@ -234,7 +198,7 @@ TEST_CASE("a server that is not a TCPStore is rejected") {
     Impostor impostor({[](const RawSocket& peer) {
       peer.hear(1);
       peer.say("HTTP/1.1 400 Bad Request\r\n\r\n");
-      until_closed(peer);
+      test::until_closed(peer);
     }});
     const Result<StoreClient> client = StoreClient::connect(impostor.options());
     REQUIRE_FALSE(client.has_value());
@@ -242,7 +206,7 @@ TEST_CASE("a server that is not a TCPStore is rejected") {
     CHECK_THAT(client.error().message, ContainsSubstring("not a TCPStore"));
   }
   SECTION("it closes every connection") {
-    Impostor impostor(std::vector<Impostor::Manner>(9, close_at_once));
+    Impostor impostor(std::vector<Impostor::Manner>(9, test::close_at_once));
     const Result<StoreClient> client = StoreClient::connect(impostor.options());
     REQUIRE_FALSE(client.has_value());
     CHECK(client.error().code == ErrorCode::Refused);
@@ -252,8 +216,8 @@ TEST_CASE("a server that is not a TCPStore is rejected") {
 TEST_CASE("the dialect of servers of every version is detected") {
   std::vector<Impostor::Manner> manners;
   const int age = GENERATE(0, 1, 2);
-  for (int i = 0; i < age; ++i) manners.emplace_back(close_at_once);
-  if (age == 0) manners.emplace_back(greet);
+  for (int i = 0; i < age; ++i) manners.emplace_back(test::close_at_once);
+  if (age == 0) manners.emplace_back(test::greet);
   if (age == 1) {
     manners.emplace_back([](const RawSocket& peer) {
       // A legacy server would parse this as a key length beyond any memory.
@@ -276,9 +240,9 @@ TEST_CASE("the dialect of servers of every version is detected") {
 TEST_CASE("a malformed answer closes the client") {
   const std::string answer = GENERATE(std::string(8, '\xff'), std::string(7, '\0') + "\1");
   Impostor impostor({[answer](const RawSocket& peer) {
-    greet(peer);
+    test::greet(peer);
     peer.say(std::string(1, '\0') + answer);  // the answer to WAIT, and a length
-    until_closed(peer);
+    test::until_closed(peer);
   }});
   StoreClient client = must(StoreClient::connect(impostor.options()));
   CHECK(client.get("k").error().code == ErrorCode::Refused);

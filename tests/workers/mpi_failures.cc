@@ -1,7 +1,9 @@
 // A program of two MPI ranks. Checks that calls which the mpi backend rejects change nothing, that
-// numbers of 8 bits are moved as such, and that a message pending after a timeout is not written
-// into freed memory. Rank 0 prints "as it
-// should be".
+// numbers of 8 bits are moved as such, that destroyed groups free their communicators, and that a
+// message pending after a timeout is not written into freed memory. Rank 0 prints "as it should
+// be".
+#include <mpi.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -67,6 +69,14 @@ class Filling {
   std::vector<std::vector<unsigned char>> blocks_;
 };
 
+int next_number() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_SELF, &comm);
+  const int number = MPI_Comm_c2f(comm);
+  MPI_Comm_free(&comm);
+  return number;
+}
+
 void run() {
   ProcessGroup group = connect();
   const int other = 1 - group.rank();
@@ -88,6 +98,15 @@ void run() {
   // A null pointer at both ends is no operation in place, which only the root may ask for.
   std::vector<int> none;
   group.reduce(none, 0);
+
+  // Open MPI gives a communicator the first free number.
+  const int first_free = next_number();
+  for (int i = 0; i < 20; ++i) {
+    ProcessGroup short_lived = *group.new_group({0, 1});
+    short_lived.barrier();
+    short_lived.destroy();
+  }
+  expect(next_number() == first_free, "a destroyed group frees its communicators");
 
   ProcessGroup later = *group.new_group({0, 1});
   std::vector<int> data(1000);

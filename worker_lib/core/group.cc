@@ -179,6 +179,8 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Action&
     if (failure.kind != Kind::Timeout) throw fail(name(), failure);
     throw fail(name(),
                BackendFailure(failure.kind, failure.peer, failure.what() + time_text(limit.time)));
+  } catch (const WorkerError& failure) {  // of the store, which the backend has used
+    throw fail(name(), BackendFailure(failure.kind(), failure.peer(), failure.message()));
   } catch (const std::exception& failure) {
     throw fail(name(), BackendFailure(Kind::System, failure.what()));
   }

@@ -33,25 +33,42 @@ using Kind = WorkerError::Kind;
 
 class Communicator {
  public:
-  Communicator() = default;
-  explicit Communicator(MPI_Comm comm) : comm_(comm) {
+  // `has_left`: set if requests were left pending, and freeing would wait for the other ranks.
+  Communicator(MPI_Comm comm, const std::atomic<bool>& has_left)
+      : comm_(comm), has_left_(has_left) {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   ~Communicator() {
     int is_over = 0;
     MPI_Finalized(&is_over);
-    if (comm_ != MPI_COMM_NULL && is_over == 0 && is_clean_) MPI_Comm_free(&comm_);
+    if (is_over == 0 && !has_left_) MPI_Comm_free(&comm_);
   }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   MPI_Comm get() const { return comm_; }
-  // Call if requests are still pending: freeing the communicator would wait for the other ranks.
-  void abandon() { is_clean_ = false; }
 
  private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  bool is_clean_ = true;
+  MPI_Comm comm_;
+  const std::atomic<bool>& has_left_;
+};
+
+// MPI_COMM_WORLD returns its errors instead of ending the program.
+class WorldErrorsReturned {
+ public:
+  WorldErrorsReturned() {
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before_);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  }
+  ~WorldErrorsReturned() {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, before_);
+    MPI_Errhandler_free(&before_);
+  }
+  WorldErrorsReturned(const WorldErrorsReturned&) = delete;
+  WorldErrorsReturned& operator=(const WorldErrorsReturned&) = delete;
+
+ private:
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
 // --- Collectives
@@ -94,6 +111,13 @@ std::string refusal_of_counts(const Call& call, int size) {
     if (refusal.empty()) refusal = refusal_of_count(total);
   }
   return refusal;
+}
+
+int most_tag() {
+  int* most = nullptr;
+  int is_set = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &is_set);
+  return is_set != 0 ? *most : 32767;  // the least that the standard allows
 }
 
 // Rank of each member in MPI_COMM_WORLD, told over the store.
@@ -179,20 +203,22 @@ class MpiBackend final : public Backend {
         size_(context.size),
         is_debug_(context.is_debug),
         members_(world_ranks(context)),
-        collectives_(make_communicator(1)),
-        headers_(make_communicator(2)),
-        payloads_(make_communicator(3)) {}
+        most_tag_(most_tag()),
+        collectives_(make_communicator(1), has_left_),
+        headers_(make_communicator(2), has_left_),
+        payloads_(make_communicator(3), has_left_) {}
 
   std::string name() const override { return "mpi"; }
   std::string refusal(const Call& call) const override;
-  std::string message_refusal(const ConstElements& data, bool, int) const override {
+  std::string message_refusal(const ConstElements& data, bool, int tag) const override {
+    if (tag > most_tag_) return "this MPI's largest tag is " + std::to_string(most_tag_);
     return refusal_of_count(data.count * size_bytes(data.type));
   }
   void run(const Call& call, const Turn& turn) override;
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override;
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                        int tag) override;
-  void abort() noexcept override;
+  void abort() noexcept override { is_aborted_ = true; }
 
   // Waits until the request is done. Throws after the deadline or an abort.
   void wait(MPI_Request& request, Deadline deadline, MPI_Status* status = MPI_STATUS_IGNORE,
@@ -202,6 +228,8 @@ class MpiBackend final : public Backend {
                  std::optional<int> peer = {});
   MPI_Comm headers() const { return headers_.get(); }
   MPI_Comm payloads() const { return payloads_.get(); }
+  // Of a Held.
+  std::atomic<bool>& has_left() { return has_left_; }
 
  private:
   MPI_Comm make_communicator(int tag) const;
@@ -214,6 +242,8 @@ class MpiBackend final : public Backend {
   const int size_;
   const bool is_debug_;
   const std::vector<int> members_;  // their ranks in MPI_COMM_WORLD
+  const int most_tag_;
+  std::atomic<bool> has_left_ = false;
   Communicator collectives_;
   Communicator headers_;
   Communicator payloads_;
@@ -231,20 +261,13 @@ std::string MpiBackend::refusal(const Call& call) const {
 
 void MpiBackend::run(const Call& call, const Turn& turn) {
   if (is_debug_) compare(call, turn);
-  const Held<CollectiveState> state;
+  const Held<CollectiveState> state(has_left_);
   state->in.set(call.counts_in, size_);
   state->out.set(call.counts_out, size_);
   must(issue(call, rank_, state->in, state->out, state->requests[0], collectives_.get()), "MPI");
   wait(state->requests[0], turn.deadline);
   const bool has_result = call.op == ReduceOp::Avg && call.output != nullptr;
   if (has_result) divide(call.output, call.type, call.count, size_);
-}
-
-void MpiBackend::abort() noexcept {
-  is_aborted_ = true;
-  collectives_.abandon();
-  headers_.abandon();
-  payloads_.abandon();
 }
 
 bool MpiBackend::would_end(MPI_Request& request, MPI_Status* status, std::optional<int> peer) {
@@ -270,6 +293,7 @@ void MpiBackend::wait(MPI_Request& request, Deadline deadline, MPI_Status* statu
 }
 
 MPI_Comm MpiBackend::make_communicator(int tag) const {
+  const WorldErrorsReturned errors;
   MPI_Group world = MPI_GROUP_NULL;
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
@@ -290,7 +314,7 @@ void MpiBackend::compare(const Call& call, const Turn& turn) {
 
 template <typename T>
 std::vector<T> MpiBackend::told_by_all(std::vector<T> mine, const Turn& turn) {
-  const Held<ComparisonState<T>> state;
+  const Held<ComparisonState<T>> state(has_left_);
   state->all.resize(mine.size() * static_cast<std::size_t>(size_));
   state->mine = std::move(mine);
   const int bytes = to_int(state->mine.size() * sizeof(T));
@@ -322,7 +346,7 @@ constexpr std::uint32_t kPayloadTags = 32768;
 class MpiSend final : public Transfer {
  public:
   MpiSend(MpiBackend& backend, const ConstElements& data, int to, int tag, std::uint32_t number)
-      : backend_(backend), to_(to) {
+      : backend_(backend), to_(to), state_(backend.has_left()) {
     state_->header = {signature_of(data.type, data.count), number};
     const std::size_t bytes = data.count * size_bytes(data.type);
     must(MPI_Isend(&state_->header, sizeof(Header), MPI_BYTE, to, tag, backend.headers(),
@@ -357,7 +381,7 @@ class MpiSend final : public Transfer {
 class MpiReceive final : public Transfer {
  public:
   MpiReceive(MpiBackend& backend, const Elements& data, std::optional<int> from, int tag)
-      : backend_(backend), data_(data), from_(from) {
+      : backend_(backend), data_(data), from_(from), state_(backend.has_left()) {
     must(MPI_Irecv(&state_->header, sizeof(Header), MPI_BYTE, from.value_or(MPI_ANY_SOURCE), tag,
                    backend.headers(), &state_->requests[0]),
          "MPI_Irecv", from);

@@ -6,6 +6,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -34,7 +35,7 @@ int to_int(std::size_t count);
 
 // MPI cannot be interrupted: it accesses a request's memory until the request is done. If a Held is
 // destroyed while its State (with an array `requests`) has pending requests, the State is kept
-// until the process ends.
+// until the process ends, and `has_left` is set.
 void keep_for_ever(std::shared_ptr<void> state);
 // Whether any of these is pending. Polls once.
 bool are_under_way(MPI_Request* requests, std::size_t count) noexcept;
@@ -42,9 +43,12 @@ bool are_under_way(MPI_Request* requests, std::size_t count) noexcept;
 template <typename State>
 class Held {
  public:
-  Held() : state_(std::make_shared<State>()) {}
+  explicit Held(std::atomic<bool>& has_left)
+      : state_(std::make_shared<State>()), has_left_(has_left) {}
   ~Held() {
-    if (are_under_way(state_->requests.data(), state_->requests.size())) keep_for_ever(state_);
+    if (!are_under_way(state_->requests.data(), state_->requests.size())) return;
+    has_left_ = true;
+    keep_for_ever(state_);
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
@@ -54,6 +58,7 @@ class Held {
 
  private:
   std::shared_ptr<State> state_;
+  std::atomic<bool>& has_left_;
 };
 
 }  // namespace drun::worker::mpi

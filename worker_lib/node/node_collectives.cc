@@ -362,7 +362,8 @@ class Collectives final : public NodeCollectives {
     in(rail_, rail, turn, 0);
     for (std::size_t node = 0; node < nodes(); ++node)
       for (std::size_t to = 0; to < locals(); ++to)
-        copy(&sorted[(to * nodes() + node) * part], &arrived[(node * locals() + to) * part], part);
+        copy(sorted.data() + (to * nodes() + node) * part,
+             arrived.data() + (node * locals() + to) * part, part);
     Call within = call;
     within.input = sorted.data();
     within.output = arrived.data();
@@ -371,8 +372,8 @@ class Collectives final : public NodeCollectives {
     char* const output = static_cast<char*>(call.output);
     for (std::size_t from = 0; from < locals(); ++from)
       for (std::size_t node = 0; node < nodes(); ++node)
-        copy(output + (node * locals() + from) * part, &arrived[(from * nodes() + node) * part],
-             part);
+        copy(output + (node * locals() + from) * part,
+             arrived.data() + (from * nodes() + node) * part, part);
   }
 
   // --- Leaders: one rank of each node exchanges all of the node's data

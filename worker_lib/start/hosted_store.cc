@@ -20,7 +20,11 @@ class HostedStore {
                          .message = "rank 0 hosts the store, but " + server.error().message});
     }
     server_ = *std::move(server);
-    thread_ = start_thread([this] { io_.run(); });
+    try {
+      thread_ = start_thread([this] { io_.run(); });
+    } catch (const BackendFailure& failure) {
+      throw WorkerError({.kind = failure.kind, .message = failure.what()});
+    }
   }
   ~HostedStore() {
     asio::post(io_, [this] { server_->stop(); });  // leaves io_ with nothing to wait for

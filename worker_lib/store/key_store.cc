@@ -61,10 +61,9 @@ class MemoryKeyStore final : public KeyStore {
   }
   void await(std::unique_lock<std::mutex>& lock, const std::vector<std::string>& keys,
              Milliseconds timeout) {
+    const auto deadline = worker::deadline_in(timeout);
     for (const std::string& key : keys) {
-      if (changed_.wait_until(lock, worker::deadline_in(timeout),
-                              [&] { return values_.count(key) > 0; }))
-        continue;
+      if (changed_.wait_until(lock, deadline, [&] { return values_.count(key) > 0; })) continue;
       throw WorkerError({.kind = WorkerError::Kind::Timeout,
                          .message = "no rank set \"" + key + "\" in the store within " +
                                     std::to_string(timeout.count()) + " ms"});

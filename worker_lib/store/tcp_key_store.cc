@@ -152,12 +152,22 @@ class TcpKeyStore final : public KeyStore {
     StoreClient& client() const { return *store_.connections_[place_]; }
     bool is_on_first() const { return place_ == 0; }
     [[noreturn]] void raise_silent(const Error& error) const {
-      drop_if_late(error);
+      drop_if_closed_by(error);
       drun::raise_silent(error);
     }
-    // A late answer has closed the connection; the next operation opens another one.
-    void drop_if_late(const Error& error) const {
-      if (error.code == ErrorCode::Timeout) store_.connections_[place_].reset();
+    // As the action, a get or wait, ended. Not a timeout if the store itself was silent.
+    template <typename Action>
+    std::invoke_result_t<Action, StoreClient&> run(const Action& action) const {
+      auto result = action(client());
+      if (!result && drop_if_closed_by(result.error()))
+        return Error{ErrorCode::Unreachable, result.error().message};
+      return result;
+    }
+    // If a late answer has closed the connection, the next operation opens another one.
+    bool drop_if_closed_by(const Error& error) const {
+      const bool is_silent = error.code == ErrorCode::Timeout && client().is_closed();
+      if (is_silent) store_.connections_[place_].reset();
+      return is_silent;
     }
 
    private:
@@ -176,17 +186,17 @@ class TcpKeyStore final : public KeyStore {
       const Deadline now = Deadline::clock::now();
       const bool is_last = deadline - now < 2 * pause;
       std::optional<std::size_t> place = take(kMostWaiting, is_last ? deadline : now + pause);
-      if (place) return action(Turn(*this, deadline, place).client());
+      if (place) return Turn(*this, deadline, place).run(action);
       place = take(kMostConnections, deadline);
       if (!place) return Error{ErrorCode::Timeout, kAllInUse};
       const Turn turn(*this, deadline, place);
-      if (is_last) return action(turn.client());
+      if (is_last) return turn.run(action);
       const auto are_there = turn.client().check(keys);
       if (!are_there) {
-        turn.drop_if_late(are_there.error());
+        turn.drop_if_closed_by(are_there.error());
         return are_there.error();
       }
-      if (*are_there) return action(turn.client());
+      if (*are_there) return turn.run(action);
     }
   }
 
