@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/mpi_launchers.h"
 
 namespace drun::testing {
 namespace {
@@ -27,15 +28,6 @@ struct Agents {
   Ended run(const Words& argv) const { return testing::run(launch(argv), 60s); }
   std::string rank(int number) const { return read_file(directory.file(std::to_string(number))); }
 };
-
-// Open MPI 5 has other options for its ssh, and does not reveal mpirun's machine.
-bool is_open_mpi_4() {
-  return run(Launch{.argv = {"mpirun", "--version"}}, 20s).out.starts_with("mpirun (Open MPI) 4.");
-}
-
-bool mpirun_works(const Words& mpirun) {
-  return run(Agents().launch(mpirun + Words{"1", "true"}), 60s).code == 0;
-}
 
 void check_three_agents(const Words& mpirun, const std::string& run_id) {
   const Agents agents;
@@ -109,7 +101,7 @@ class TwoMachines {
 
 // The command line of Open MPI's mpirun, with one rank on each machine.
 Words over_two_machines(const TwoMachines& machines) {
-  const bool is_4 = is_open_mpi_4();
+  const bool is_4 = test::is_open_mpi_4();
   return {"mpirun",
           "--allow-run-as-root",
           is_4 ? "--mca" : "--prtemca",
@@ -126,7 +118,7 @@ Words over_two_machines(const TwoMachines& machines) {
 }  // namespace
 
 TEST_CASE("under Open MPI's mpirun the command is only drun and the program") {
-  if (!mpirun_works(kOpenMpi)) {
+  if (!test::has_open_mpi()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
@@ -146,7 +138,7 @@ TEST_CASE("under Open MPI's mpirun the command is only drun and the program") {
 }
 
 TEST_CASE("mpirun with indistinguishable machines is an error instead of a guessed localhost") {
-  if (!mpirun_works(kOpenMpi)) {
+  if (!test::has_open_mpi()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
@@ -165,7 +157,7 @@ TEST_CASE("mpirun with indistinguishable machines is an error instead of a guess
 
 TEST_CASE("mpirun on two machines needs no address of node 0", "[namespaces]") {
   const TwoMachines machines;
-  if (!mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
+  if (!test::has_open_mpi() || !machines.why_not().empty()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or " << machines.why_not());
     return;
   }
@@ -178,11 +170,11 @@ TEST_CASE("mpirun on two machines needs no address of node 0", "[namespaces]") {
 TEST_CASE("without PMIx agents on two machines use the address of Open MPI 4's mpirun",
           "[namespaces]") {
   const TwoMachines machines;
-  if (!mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
+  if (!test::has_open_mpi() || !machines.why_not().empty()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or " << machines.why_not());
     return;
   }
-  if (!is_open_mpi_4()) {
+  if (!test::is_open_mpi_4()) {
     WARN("skipped: this Open MPI is not version 4, and does not tell where mpirun runs");
     return;
   }
@@ -192,7 +184,7 @@ TEST_CASE("without PMIx agents on two machines use the address of Open MPI 4's m
 
 TEST_CASE("mpiexec on two machines needs no address of node 0", "[namespaces]") {
   const TwoMachines machines;
-  if (!mpirun_works(kHydra) || !machines.why_not().empty()) {
+  if (!test::has_hydra() || !machines.why_not().empty()) {
     WARN("skipped: no mpiexec.hydra (mpich), or " << machines.why_not());
     return;
   }
@@ -215,7 +207,7 @@ TEST_CASE("mpiexec on two machines needs no address of node 0", "[namespaces]") 
 }
 
 TEST_CASE("under Hydra's mpiexec the command is only drun and the program") {
-  if (!mpirun_works(kHydra)) {
+  if (!test::has_hydra()) {
     WARN("skipped: no mpiexec.hydra (mpich)");
     return;
   }

@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/mpi_launchers.h"
 #include "tests/support/places.h"
 #include "tests/support/process.h"
 #include "tests/support/slurm_cluster.h"
@@ -39,7 +40,7 @@ const Words kMpirun = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n"}
 }  // namespace
 
 TEST_CASE("a worker runs under Open MPI's mpirun, without any address") {
-  if (!ends_well(kMpirun + Words{"1", "true"})) {
+  if (!test::has_open_mpi()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
@@ -48,7 +49,7 @@ TEST_CASE("a worker runs under Open MPI's mpirun, without any address") {
 
 TEST_CASE("a program started by mpirun uses MPI itself, if it is built with it") {
   const std::string program = kAllReduce.substr(0, kAllReduce.rfind('/')) + "/collectives_mpi";
-  if (!ends_well(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
+  if (!test::has_open_mpi() || access(program.c_str(), X_OK) != 0) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or built without MPI (libopenmpi-dev)");
     return;
   }
@@ -66,7 +67,7 @@ TEST_CASE(
     "MPI rejects counts above its limit, and never frees a buffer that still receives a message; "
     "with DRUN_DEBUG=1 counts that differ are a mismatch") {
   const std::string program = built("workers/mpi_failures");
-  if (!ends_well(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
+  if (!test::has_open_mpi() || access(program.c_str(), X_OK) != 0) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or built without MPI (libopenmpi-dev)");
     return;
   }
@@ -82,7 +83,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a worker runs under Hydra's mpiexec, also behind a shell") {
-  if (!ends_well({"mpiexec.hydra", "-n", "1", "true"})) {
+  if (!test::has_hydra()) {
     WARN("skipped: no mpiexec.hydra (mpich)");
     return;
   }
@@ -133,7 +134,7 @@ TEST_CASE("a worker runs without a launcher if its variables are set") {
 }
 
 TEST_CASE("drun under mpirun is an agent and starts its workers itself") {
-  if (!ends_well(kMpirun + Words{"1", "true"})) {
+  if (!test::has_open_mpi()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
@@ -142,7 +143,7 @@ TEST_CASE("drun under mpirun is an agent and starts its workers itself") {
 }
 
 TEST_CASE("an incomplete set of the agent's variables is an error even under mpirun") {
-  if (!ends_well(kMpirun + Words{"1", "true"})) {
+  if (!test::has_open_mpi()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
