@@ -10,6 +10,7 @@
 
 #include "agent/string_template.h"
 #include "agent/wall_time.h"
+#include "rendezvous/base/bytes.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {
@@ -341,7 +342,12 @@ void JsonLines::take(std::string_view bytes, WallTime read_at, std::string& out)
     bytes.remove_prefix(end + 1);
   }
   held_.append(bytes);
-  if (held_.size() > kLongestJsonTextBytes) put(std::exchange(held_, {}), true, out);
+  // At least one byte stays, so that the last object of a line is never a partial one.
+  while (held_.size() > kLongestJsonTextBytes) {
+    const std::string_view piece = rendezvous::cut_text(held_, kLongestJsonTextBytes);
+    put(piece, true, out);
+    held_.erase(0, piece.size());
+  }
 }
 
 void JsonLines::end_of_stream(WallTime read_at, std::string& out) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rendezvous/base/bytes.h"
+
 namespace drun::agent {
 namespace {
 
@@ -22,8 +24,7 @@ std::string shown(std::string text, std::size_t columns) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, '?');
   if (text.size() < columns) return text;
-  text.resize(columns > 4 ? columns - 4 : 0);
-  return text + "...";
+  return std::string(rendezvous::cut_text(text, columns > 4 ? columns - 4 : 0)) + "...";
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ std::string address_of(const asio::ip::tcp::socket& socket) {
 std::string peer_of(const asio::ip::tcp::socket& socket) {
   error_code ec;
   const asio::ip::tcp::endpoint peer = socket.remote_endpoint(ec);
-  return ec ? "an unknown address" : to_string(Endpoint{peer.address().to_string(), peer.port()});
+  return ec ? "an unknown address"
+            : to_string(Endpoint{plain_address(peer.address()), peer.port()});
 }
 
 std::string version_words(std::uint16_t version) {

@@ -78,6 +78,15 @@ TEST_CASE("a line is cut to the terminal's width, and control characters are rep
   CHECK(terminal.text() == kErase + "a?b?[2J" + std::string(19, 'x') + "...");
 }
 
+TEST_CASE("a line is not cut inside a character") {
+  Terminal terminal;
+  asio::io_context io(1);
+  Progress progress(io, terminal.inner.get(), terminal.draw());
+  progress.start([] { return std::optional(std::string(25, 'x') + "\u00e4" + "yyyy"); });
+  REQUIRE(test::run_until(io, [&] { return !terminal.text().empty(); }));
+  CHECK(terminal.text() == kErase + std::string(25, 'x') + "...");
+}
+
 TEST_CASE("nothing is shown if the output is not a terminal") {
   test::PipeEnds pipe = test::make_plain_pipe();
   asio::io_context io(1);

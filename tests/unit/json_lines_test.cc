@@ -104,15 +104,19 @@ TEST_CASE("JSON lines do not depend on how the bytes are split") {
 }
 
 TEST_CASE("a line without an end is written as partial objects in bounded memory") {
-  const std::string bytes(3 * kLongestJsonTextBytes, 'x');
-  const auto objects = objects_of(bytes + "y\n", 65536);
+  std::string bytes(1, 'x');  // whole characters, at an odd place
+  while (bytes.size() < 3 * kLongestJsonTextBytes) bytes += "\u00e4";
+  const std::string end = GENERATE("y\n", "\n", "");
+  const std::size_t piece = GENERATE(std::size_t{65536}, kLongestJsonTextBytes + 1);
+  const auto objects = objects_of(bytes + end, piece);
   REQUIRE(objects.size() > 2);
   std::string text;
   for (std::size_t i = 0; i < objects.size(); ++i) {
     CHECK(objects[i].contains("partial") == (i + 1 < objects.size()));
+    CHECK_FALSE(objects[i].contains("base64"));
     text += objects[i]["text"].get<std::string>();
   }
-  CHECK(text == bytes + "y");
+  CHECK(text == bytes + end.substr(0, end.find('\n')));
 }
 
 TEST_CASE("a timestamp precedes each line and its label, if any") {
