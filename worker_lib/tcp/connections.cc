@@ -223,7 +223,12 @@ void Connections::take_callers() {
       return pause_accepting(Deadline::clock::now() + kAcceptPause, error_text(errno));
     if (!fd) break;
     const std::uint32_t id = next_id_++;
-    poller_.add(fd.get(), EPOLLIN | EPOLLRDHUP, {.kind = Poller::Source::Kind::In, .which = id});
+    try {
+      poller_.add(fd.get(), EPOLLIN | EPOLLRDHUP, {.kind = Poller::Source::Kind::In, .which = id});
+    } catch (const BackendFailure& failure) {
+      own_failure_ = failure;
+      return;
+    }
     incoming_[id].id = id;
     incoming_[id].fd = std::move(fd);
     strangers_.push_back({id, Deadline::clock::now() + kHelloTime});

@@ -39,7 +39,8 @@ class Poller {
 
   // `events`: EPOLLIN, EPOLLOUT, ...
   void add(int fd, std::uint32_t events, Source source) const {
-    control(EPOLL_CTL_ADD, fd, events, source);
+    if (!control(EPOLL_CTL_ADD, fd, events, source))
+      throw system_failure("cannot wait for a connection");
   }
   void change(int fd, std::uint32_t events, Source source) const {
     control(EPOLL_CTL_MOD, fd, events, source);
@@ -68,11 +69,11 @@ class Poller {
   }
 
  private:
-  void control(int operation, int fd, std::uint32_t events, Source source) const {
+  bool control(int operation, int fd, std::uint32_t events, Source source) const {
     epoll_event event{};
     event.events = events;
     event.data.u64 = std::bit_cast<std::uint64_t>(source);
-    epoll_ctl(epoll_.get(), operation, fd, &event);
+    return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
   }
 
   UniqueFd epoll_;

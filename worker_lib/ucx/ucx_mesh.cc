@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -17,6 +18,7 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "worker_lib/base/deadline.h"
+#include "worker_lib/base/process.h"
 #include "worker_lib/mesh/driven_mesh.h"
 #include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/mesh/mesh_backend.h"
@@ -45,7 +47,7 @@ class UcxMesh final : public DrivenMesh<UcxMesh, Send, Receive> {
         wake_flag_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         messages_(context.rank, context.size) {
     if (!wake_flag_)
-      throw BackendFailure(WorkerError::Kind::System, std::nullopt, "UCX: no descriptor is left");
+      throw BackendFailure(WorkerError::Kind::System, "UCX: cannot wait: " + error_text(errno));
     messages_.set_addresses(gather_texts(context, "ucx", messages_.own_address()));
     if (context.is_lookout) lookout_ = make_tcp_mesh(context);
   }
