@@ -97,6 +97,8 @@ TEST_CASE("nodes with unresolvable names use the addresses that Slurm knows", "[
   for (const std::string rank : {"0/3 0", "1/3 1", "2/3 2"})
     CHECK_THAT(ended.out, ContainsSubstring(rank + " 127.0.0.1:"));
   const Ended dry = slurm.run({"srun", "-N2", drun_program(), "--dry-run=json", "true"});
+  INFO(dry.out << dry.err);
+  CHECK(dry.code == 0);
   CHECK(count(dry.out, "\"from\": \"SLURM_STEP_NODELIST and scontrol show node node01\"") == 2);
 }
 
