@@ -181,8 +181,13 @@ class Documented(unittest.TestCase):
         (self.place / "up").unlink()
         nodes = self.two_nodes("--heartbeat-timeout=2", "--shutdown-timeout=1", "--", *stays)
         self.until(self.has_started(2))
-        agent = next(e["agent_pid"] for e in self.events() if e["event"] == "agent_started" and e["agent_pid"] in self.below(nodes[1].pid))
-        os.kill(agent, signal.SIGKILL)
+
+        def agents():
+            below = self.below(nodes[1].pid)
+            return [e["agent_pid"] for e in self.events() if e["event"] == "agent_started" and e["agent_pid"] in below]
+
+        self.until(agents)  # drun writes events from a thread
+        os.kill(agents()[0], signal.SIGKILL)
         for node in nodes:
             self.end(node)
         outcomes = {report["outcome"] for report in self.all_reports()}

@@ -19,8 +19,8 @@ namespace {
 using Kind = WorkerError::Kind;
 using std::chrono::milliseconds;
 
-// The two connections of a process that has ended close in any order. What it had sent has arrived
-// when nothing more has come for this long, even on a busy machine.
+// The two connections of a process that has ended close in any order. If no more bytes arrive for
+// this long, all that it had sent has arrived, even on a busy machine.
 constexpr milliseconds kLastWords{50};
 constexpr std::size_t kMostStrangers = 128;
 // A caller sends its Hello as soon as it is connected.
