@@ -33,8 +33,8 @@ constexpr Milliseconds kMostBackOffAmongSeats{250};
 // each further one.
 constexpr std::array<std::chrono::seconds, 3> kReportPauses{
     std::chrono::seconds(10), std::chrono::seconds(50), std::chrono::minutes(5)};
-// The coordinator reports which nodes are missing this often or more often.
-constexpr std::chrono::seconds kRollCallInterval{10};
+// The coordinator says at least this often which nodes are missing.
+constexpr std::chrono::seconds kBetweenRollCalls{10};
 // Longer than the coordinator's timeout, which has the better message.
 constexpr std::chrono::seconds kTimeoutGrace{2};
 
@@ -219,7 +219,7 @@ class MemberTurn {
     state_.waiting = waiting;
     const JoinSpec& join = state_.spec.join;
     // A spare gets it once in each round.
-    const bool is_due = waiting.is_spare || is_report_due(now_ + kRollCallInterval / 2);
+    const bool is_due = waiting.is_spare || is_report_due(now_ + kBetweenRollCalls / 2);
     const bool has_progress = join.shows_progress && join.is_coordinator;
     log(is_due && !has_progress ? LogLevel::Info : LogLevel::Debug,
         is_elastic() ? elastic_waiting_text(waiting, state_.endpoint)
