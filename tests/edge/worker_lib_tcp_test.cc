@@ -290,7 +290,7 @@ TEST_CASE("what a rank had sent before it ended arrives, however long it takes")
   constexpr std::size_t kPiece = 2000;
   Clock::duration longest_pause{};
   std::string failure;
-  // On a busy machine this thread may pause for so long that nothing more is expected.
+  // On a busy machine the sender can pause longer than the mesh waits for more; then try again.
   for (int tries = 0; tries < 20 && (tries == 0 || longest_pause > milliseconds(30)); ++tries) {
     PlayedRank played;
     const auto mesh = played.make_mesh(true);
