@@ -143,7 +143,7 @@ class Tools(unittest.TestCase):
             (self.place / "bin" / program).chmod(0o755)
         for name in ("CMakeLists.txt", "CMakePresets.json", "agent/CMakeLists.txt"):
             (self.place / name).touch()
-        code, output = self.run_script("check", is_ci=False, COMPILER="false")
+        code, output = self.run_script("check", "--quick", is_ci=False, COMPILER="false")
         self.assertEqual(code, 1, output)
         for expected in ("its units parse", "unchanged"):
             code, output = self.run_script("check", is_ci=False, COMPILER="true")
