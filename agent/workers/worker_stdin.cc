@@ -33,8 +33,8 @@ WorkerStdin::WorkerStdin(asio::io_context& io, bool comes_by_lifeline,
 Result<int> WorkerStdin::open(StdinSource source, const World& world, int local_rank) {
   if (source == StdinSource::Inherited && !comes_by_lifeline_) return STDIN_FILENO;
   const bool is_first = source == StdinSource::Rank0 && local_rank == 0;
-  if (is_first && !comes_by_lifeline_) return STDIN_FILENO;
-  if (is_first && world.base_rank == 0) return open_pipe();
+  if (is_first && world.base_rank == 0)
+    return comes_by_lifeline_ ? open_pipe() : Result<int>(STDIN_FILENO);
   if (is_first) stop();  // rank 0 is elsewhere
   if (!null_) null_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null_) return system_error("open /dev/null", errno);

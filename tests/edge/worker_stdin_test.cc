@@ -119,12 +119,16 @@ TEST_CASE("other ranks and other nodes get end of file") {
   CHECK(rig.rooms.empty());
 }
 
-TEST_CASE("without a launcher the first worker reads drun's own standard input") {
+TEST_CASE("without a launcher only rank 0 reads drun's own standard input") {
   asio::io_context io{1};
   WorkerStdin input(io, false, [](const std::string&) { FAIL("told"); });
-  const Result<int> fd = input.open(StdinSource::Rank0, world_from(4), 0);
-  REQUIRE(fd);
-  CHECK(*fd == STDIN_FILENO);
+  const Result<int> rank_0 = input.open(StdinSource::Rank0, world_from(0), 0);
+  REQUIRE(rank_0);
+  CHECK(*rank_0 == STDIN_FILENO);
+  const Result<int> rank_4 = input.open(StdinSource::Rank0, world_from(4), 0);
+  REQUIRE(rank_4);
+  char byte = 0;
+  CHECK(read(*rank_4, &byte, 1) == 0);
 }
 
 TEST_CASE("input on the lifeline is not parsed as commands") {
