@@ -734,13 +734,15 @@ TEST_CASE("a preloaded interpreter that hangs in a fork does not delay the end o
 
 TEST_CASE("a preloaded interpreter that hung in a fork is started again for the next round") {
   const TemporaryDirectory directory;
-  // A worker takes two forks, the second one in a child: the third one is of local rank 1.
+  // A worker takes two forks, of which only the second is in a child of the interpreter: the
+  // interpreter may fork once more, to end threads. The second one is that of local rank 1.
   write_file(directory.file("hanging.py"),
              "import os, time\n"
-             "forks = []\n"
+             "interpreter = os.getpid()\n"
              "def hang():\n"
-             "  forks.append(1)\n"
-             "  if len(forks) == 3 and not os.path.exists(os.environ['MARK']):\n"
+             "  if os.getpid() == interpreter: return\n"
+             "  with open(os.environ['FORKS'], 'a') as file: file.write('.')\n"
+             "  if os.path.getsize(os.environ['FORKS']) == 2:\n"
              "    open(os.environ['MARK'], 'w').close()\n"
              "    time.sleep(600)\n"
              "os.register_at_fork(before=hang)\n");
@@ -752,6 +754,7 @@ TEST_CASE("a preloaded interpreter that hung in a fork is started again for the 
   Launch launch{.argv = {drun_program(), "--nproc-per-node=2", "--preload=hanging",
                          "--max-restarts=1", directory.file("train.py")}};
   launch.environment["PYTHONPATH"] = directory.path();
+  launch.environment["FORKS"] = directory.file("forks");
   launch.environment["MARK"] = directory.file("forking");
   const auto began = std::chrono::steady_clock::now();
   const Ended ended = run(launch, 60s);
