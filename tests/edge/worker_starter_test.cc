@@ -145,7 +145,10 @@ TEST_CASE("a worker that waits for its exec has no handler of drun, and gets no 
     if (!StalledProgram::is_waited_for()) return false;
     const std::string status =
         testing::read_file("/proc/" + std::to_string(recorder.workers.pids()[0]) + "/status");
-    CHECK_THAT(status, ContainsSubstring("SigCgt:\t0000000000000000\n"));
+    const std::size_t caught = status.find("SigCgt:\t");
+    REQUIRE(caught != status.npos);
+    // Signals 32 and 33 are the C library's own.
+    CHECK((std::stoull(status.substr(caught + 8), nullptr, 16) & ~(3ULL << 31)) == 0);
     recorder.workers.pass_on(SIGUSR2);
     program.release();
     return true;

@@ -5,7 +5,7 @@ Python as Python).
     doc_programs.py CXX
 
 An example in a header follows an empty comment line and is indented by five spaces; `group` is a ProcessGroup. A program in
-a page is an indented block that begins with #include or import. Programs with MPI need mpicxx.
+a page is an indented block that begins with #include or import. Programs with MPI need mpicxx and its headers.
 """
 
 import pathlib
@@ -49,6 +49,11 @@ def programs(text):
     return [re.sub(r"(?s)(\nint main.*?\n}\n).*", r"\1", block) for block in blocks if re.match(r"#include |import ", block)]
 
 
+def has_mpi():
+    words = ["mpicxx", "-fsyntax-only", "-x", "c++", "-"]
+    return shutil.which("mpicxx") and subprocess.run(words, input="#include <mpi.h>\n", text=True, stderr=subprocess.DEVNULL).returncode == 0
+
+
 class Programs(unittest.TestCase):
     def compiles(self, compiler, source):
         with tempfile.TemporaryDirectory() as place:
@@ -80,7 +85,7 @@ class Programs(unittest.TestCase):
                         compile(program, page, "exec")
                     elif "<mpi.h>" not in program:
                         self.compiles(CXX, program)
-                    elif shutil.which("mpicxx"):
+                    elif has_mpi():
                         self.compiles("mpicxx", program)
         self.assertGreaterEqual(count, 5)
 

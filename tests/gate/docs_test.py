@@ -2,8 +2,10 @@
 """Checks that links and paths in .md files, and references to docs/ in the sources, point to existing files."""
 
 import fnmatch
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -13,11 +15,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def tracked(*patterns):
     """Returns the tracked files, or without git all files outside build folders."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode == 0:
-        return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
-    found = [path for pattern in patterns for path in ROOT.rglob(pattern)]
-    return [path for path in found if not path.relative_to(ROOT).parts[0].startswith(("build", "."))]
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True)
+        if listed.returncode == 0:
+            return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
+    found = []
+    for place, folders, names in os.walk(ROOT):
+        if place == str(ROOT):
+            folders[:] = [folder for folder in folders if not folder.startswith(("build", "."))]
+        paths = [pathlib.Path(place, name) for name in names]
+        found += [path for path in paths if any(fnmatch.fnmatch(path.relative_to(ROOT), each) for each in patterns)]
+    return found
 
 
 # Words with a slash that are no paths of the tree: results of builds, placeholders, counts, names of formats.
