@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -102,6 +103,23 @@ TEST_CASE("a failure's cause is in the store before the backend is aborted") {
   });
   check_exited(ends);
   CHECK_THAT(ends[0].said, ContainsSubstring("published"));
+}
+
+TEST_CASE("a failure that takes long to report does not delay the deadlines of other groups") {
+  worker::Watch watch;
+  std::promise<void> called;
+  const std::shared_future<void> other = called.get_future().share();
+  bool was_called = false;
+  const auto on_late = [&] {
+    was_called = other.wait_for(test::scaled(seconds(10))) == std::future_status::ready;
+  };
+  const auto on_others_late = [&] { called.set_value(); };
+  {
+    const worker::DeadlineGuard late(watch, Clock::now(), on_late);
+    const worker::DeadlineGuard others_late(watch, Clock::now() + milliseconds(20), on_others_late);
+    other.wait();
+  }
+  CHECK(was_called);
 }
 
 TEST_CASE("more gets than the store has connections each end with their own key or timeout") {

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "worker_lib/base/process.h"
-#include "worker_lib/base/threads.h"
 
 namespace drun::worker {
 namespace {
@@ -169,11 +168,15 @@ void Watch::call_late(std::unique_lock<std::mutex>& lock) {
       Deadline::rep deadline = slot.state;
       if (deadline <= kFree || deadline > now) continue;
       if (!slot.state.compare_exchange_strong(deadline, kCalling)) continue;
+      const auto call = [this, &slot] {
+        slot.call(slot.argument);
+        const std::lock_guard locked(mutex_);
+        slot.state = kCalled;
+        called_.notify_all();
+      };
       lock.unlock();
-      slot.call(slot.argument);
+      if (!late_calls_.try_submit(call)) call();  // no thread can be started
       lock.lock();
-      slot.state = kCalled;
-      called_.notify_all();
     }
   }
 }

@@ -1,7 +1,8 @@
 // edge. Watches the deadlines of operations in this process's groups, and the ends of other ranks.
 //
-// Thread:  starts a thread with the first thing to watch. That thread calls the given functions,
-//          one at a time. All methods: any thread.
+// Thread:  starts a thread with the first thing to watch. That thread calls the functions of
+//          lifelines, one at a time. Those of deadlines can block, for the store or a backend's
+//          abort, and have a thread each. All methods: any thread.
 // Cost:    about 20 ns per DeadlineGuard, because shared-memory operations take less than 1 us.
 // Errors:  BackendFailure (System): of the constructor without a free descriptor; of functions that
 //          start the thread, if the system allows no more threads.
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "drun/backend.h"
+#include "worker_lib/base/threads.h"
 
 namespace drun::worker {
 
@@ -95,6 +97,7 @@ class Watch {
   std::atomic<bool> is_started_ = false;
   bool is_stopping_ = false;
   std::thread thread_;
+  Threads late_calls_;  // they use all of the above
 };
 
 // A deadline that is removed at the end of the scope: calls `on_late`, to which it holds a
