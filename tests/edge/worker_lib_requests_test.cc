@@ -35,9 +35,33 @@ using worker::Request;
 
 bool never() { return false; }
 
+using Action = std::function<int()>;
+
+class TestRequest final : public Request {
+ public:
+  using Question = std::function<std::optional<bool>()>;
+
+  explicit TestRequest(Action action, Question would_end = never,
+                       std::weak_ptr<Transfer> transfer = {})
+      : Request(std::move(transfer)),
+        action_(std::move(action)),
+        would_end_(std::move(would_end)) {}
+
+ private:
+  int act() override {
+    would_end_ = nullptr;
+    return std::exchange(action_, nullptr)();
+  }
+  std::optional<bool> would_end() override { return would_end_(); }
+
+  Action action_;
+  Question would_end_;
+};
+
 // Starts a message that makes progress only while it runs.
-std::shared_ptr<Request> send(GroupRequests& requests, Request::Action action) {
-  const auto request = std::make_shared<Request>(std::move(action), [] { return std::nullopt; });
+std::shared_ptr<Request> send(GroupRequests& requests, Action action) {
+  const auto request =
+      std::make_shared<TestRequest>(std::move(action), [] { return std::nullopt; });
   requests.look_after(request);
   return request;
 }
@@ -47,7 +71,7 @@ struct Doer {
   std::atomic<int> times = 0;
   std::atomic<std::thread::id> by = {};
 
-  Request::Action action(int result = 0) {
+  Action action(int result = 0) {
     return [this, result] {
       ++times;
       by = std::this_thread::get_id();
@@ -61,7 +85,7 @@ struct Doer {
 
 TEST_CASE("a request that can be polled is run by its waiter") {
   Doer doer;
-  Request request(doer.action(7), never);
+  TestRequest request(doer.action(7), never);
   CHECK_FALSE(request.is_done());
   CHECK(request.is_open());
   request.wait();
@@ -72,22 +96,10 @@ TEST_CASE("a request that can be polled is run by its waiter") {
   CHECK(doer.times == 1);
 }
 
-TEST_CASE("a request without a poll function is not run by its waiter") {
-  Doer doer;
-  Request request(doer.action(7));
-  CHECK_FALSE(request.is_done());
-  CHECK_FALSE(request.wait_for(milliseconds(1)));
-  std::thread thread([&] { request.run(); });
-  request.wait();
-  thread.join();
-  CHECK(request.get() == 7);
-  CHECK_FALSE(doer.is_this_thread());
-}
-
 TEST_CASE("is_done runs a request that would end at once") {
   Doer doer;
   bool would_end = false;
-  Request request(doer.action(), [&] { return would_end; });
+  TestRequest request(doer.action(), [&] { return would_end; });
   CHECK_FALSE(request.is_done());
   would_end = true;
   CHECK(request.is_done());
@@ -96,7 +108,7 @@ TEST_CASE("is_done runs a request that would end at once") {
 
 TEST_CASE("a wait with a timeout does not run a request that can take longer") {
   Doer doer;
-  Request request(doer.action(), never);
+  TestRequest request(doer.action(), never);
   CHECK_FALSE(request.wait_for(milliseconds(1)));
   CHECK(doer.times == 0);
   std::thread thread([&] { request.run(); });
@@ -107,7 +119,7 @@ TEST_CASE("a wait with a timeout does not run a request that can take longer") {
 TEST_CASE("a request runs once for any order of callers, and all of them get its result") {
   for (int round = 0; round < 200; ++round) {
     Doer doer;
-    Request request(doer.action(5), [] { return true; });
+    TestRequest request(doer.action(5), [] { return true; });
     std::atomic<int> fives = 0;
     const auto with = [&](auto come) {
       return std::thread([&, come] {
@@ -130,8 +142,9 @@ TEST_CASE("a request runs once for any order of callers, and all of them get its
 TEST_CASE("a request keeps its exception and releases what it captured") {
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watched = held;
-  Request request([held]() -> int { throw std::runtime_error("rank " + std::to_string(*held)); },
-                  [held] { return false; });
+  TestRequest request(
+      [held]() -> int { throw std::runtime_error("rank " + std::to_string(*held)); },
+      [held] { return false; });
   held.reset();
   request.wait();
   CHECK(watched.expired());
@@ -199,7 +212,8 @@ TEST_CASE("a request under supervision is polled, and run once it would end") {
   for (const milliseconds when : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     Doer doer;
     std::atomic<bool> would_end = false;
-    const auto request = std::make_shared<Request>(doer.action(), [&] { return would_end.load(); });
+    const auto request =
+        std::make_shared<TestRequest>(doer.action(), [&] { return would_end.load(); });
     requests.look_after(request);
     std::this_thread::sleep_for(when);
     CHECK(request->is_open());
@@ -215,7 +229,7 @@ TEST_CASE("a request under supervision is still run by its waiter") {
   GroupRequests requests(progress);
   for (int i = 0; i < 1000; ++i) {
     Doer doer;
-    const auto request = std::make_shared<Request>(doer.action(), never);
+    const auto request = std::make_shared<TestRequest>(doer.action(), never);
     requests.look_after(request);
     request->wait();
     CHECK(doer.is_this_thread());
@@ -227,11 +241,11 @@ TEST_CASE("a stopped group has run all its requests, and those of another group 
   Doer other;
   Doer doer;
   GroupRequests others(progress);
-  const auto kept = std::make_shared<Request>(other.action(), never);
+  const auto kept = std::make_shared<TestRequest>(other.action(), never);
   others.look_after(kept);
   GroupRequests requests(progress);
   for (int i = 0; i < 10; ++i) {
-    requests.look_after(std::make_shared<Request>(doer.action(), never));
+    requests.look_after(std::make_shared<TestRequest>(doer.action(), never));
     send(requests, doer.action());
     requests.queue(doer.action());
   }
@@ -239,6 +253,40 @@ TEST_CASE("a stopped group has run all its requests, and those of another group 
   CHECK(doer.times == 30);
   requests.stop();
   CHECK(kept->is_open());
+}
+
+TEST_CASE("an operation's group does not end while a thread makes a stream wait for it") {
+  class OnGpu final : public Transfer {
+   public:
+    int finish(Deadline) override { return 0; }
+    bool wait_on(void*) override {
+      entered.set_value();
+      leaves.wait();
+      return true;
+    }
+    std::promise<void> entered;
+    std::promise<void> leave;
+    std::shared_future<void> leaves = leave.get_future().share();
+  };
+  Progress progress;
+  GroupRequests requests(progress);
+  const auto transfer = std::make_shared<OnGpu>();
+  const auto request = std::make_shared<TestRequest>([] { return 0; }, never, transfer);
+  requests.look_after(request);
+  std::thread streaming([&] { Work(request).wait_stream(nullptr); });
+  transfer->entered.get_future().wait();
+  std::atomic<bool> has_stopped = false;
+  std::thread stopping([&] {
+    requests.stop();
+    has_stopped = true;
+  });
+  while (request->is_open()) std::this_thread::yield();
+  CHECK_FALSE(request->wait_for(milliseconds(20)));
+  CHECK_FALSE(has_stopped);
+  transfer->leave.set_value();
+  streaming.join();
+  stopping.join();
+  CHECK(request->is_done());
 }
 
 TEST_CASE("queued requests run in order, with any waiter and without one") {
@@ -317,11 +365,11 @@ TEST_CASE("requests that cannot be polled occupy a limited number of threads") {
 
 TEST_CASE("wait_all waits for all operations, then throws the first error of the list") {
   Doer doer;
-  const auto last = std::make_shared<Request>(doer.action());
+  const auto last = std::make_shared<TestRequest>(doer.action());
   const std::vector<Work> works{
-      Work(std::make_shared<Request>(doer.action(), never)),
-      Work(std::make_shared<Request>([]() -> int { throw std::runtime_error("one"); }, never)),
-      Work(std::make_shared<Request>([]() -> int { throw std::runtime_error("two"); }, never)),
+      Work(std::make_shared<TestRequest>(doer.action(), never)),
+      Work(std::make_shared<TestRequest>([]() -> int { throw std::runtime_error("one"); }, never)),
+      Work(std::make_shared<TestRequest>([]() -> int { throw std::runtime_error("two"); }, never)),
       Work(), Work(last)};
   std::thread thread([&] { last->run(); });
   CHECK_THROWS_WITH(wait_all(works), "one");
@@ -332,7 +380,7 @@ TEST_CASE("wait_all waits for all operations, then throws the first error of the
 }
 
 TEST_CASE("wait_all with a timeout names an operation that is not done") {
-  const std::vector<Work> works{Work(), Work(std::make_shared<Request>([] { return 0; }))};
+  const std::vector<Work> works{Work(), Work(std::make_shared<TestRequest>([] { return 0; }))};
   CHECK_THROWS_WITH(
       wait_all(works, milliseconds(5)),
       ContainsSubstring("wait_all") && ContainsSubstring("operation 1 is not done after 5 ms"));
@@ -342,9 +390,9 @@ TEST_CASE("wait_any returns an operation that is done or has failed") {
   std::atomic<bool> would_end = false;
   Doer doer;
   const std::vector<Work> works{
-      Work(std::make_shared<Request>(doer.action(), never)),
-      Work(std::make_shared<Request>([]() -> int { throw std::runtime_error("one"); },
-                                     [&] { return would_end.load(); }))};
+      Work(std::make_shared<TestRequest>(doer.action(), never)),
+      Work(std::make_shared<TestRequest>([]() -> int { throw std::runtime_error("one"); },
+                                         [&] { return would_end.load(); }))};
   CHECK_THROWS_WITH(wait_any(works, milliseconds(5)),
                     ContainsSubstring("no operation is done after 5 ms"));
   std::thread thread([&] {

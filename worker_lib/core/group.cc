@@ -191,7 +191,8 @@ class ProcessGroup::Group::Started final : public worker::Request {
  public:
   Started(Group& group, const What& what, const Limit& limit, Pending pending,
           std::shared_ptr<Transfer> transfer)
-      : group_(group),
+      : Request(transfer),
+        group_(group),
         what_(what),
         limit_(limit),
         pending_(std::move(pending)),
@@ -289,7 +290,7 @@ Work ProcessGroup::Group::start(const Call& call, Timeout timeout,
         guarded(name, limit, [&] { return begin(call, turn); });
     auto request = std::make_shared<Started<Call>>(*this, call, limit, pending, transfer);
     requests_->look_after(request);
-    return Work(std::move(request), transfer);
+    return Work(std::move(request));
   }
   const std::lock_guard submitting(submitting_);
   return queue([call] { return to_string(call); }, limit,
@@ -360,10 +361,10 @@ Work ProcessGroup::Group::watched(const MessageCall& message, const Limit& limit
       std::make_shared<Started<MessageCall>>(*this, message, limit, std::move(pending), transfer);
   if (is_done) {
     request->run();
-    return Work(request);
+  } else {
+    requests_->look_after(request);
   }
-  requests_->look_after(request);
-  return Work(request, transfer);
+  return Work(request);
 }
 
 void ProcessGroup::Group::run_now(const Call& call, const Turn& turn) {

@@ -1,14 +1,13 @@
 #include "worker_lib/core/requests.h"
-#include "worker_lib/base/deadline.h"
 
 #include <algorithm>
 #include <iterator>
 #include <string>
 #include <thread>
 
-#include "drun/backend.h"
 #include "drun/error.h"
 #include "drun/work.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/core/pulse.h"
 
 namespace drun::worker {
@@ -76,7 +75,7 @@ void Request::run() {
 void Request::wait() {
   if (is_inherited()) return;
   std::unique_lock lock(mutex_);
-  if (state_ == State::Open && can_be_polled_) return perform(lock);
+  if (state_ == State::Open && !queue_) return perform(lock);
   if (const std::shared_ptr<RequestQueue> queue = queue_) {
     lock.unlock();
     queue->run_until(*this);
@@ -89,6 +88,25 @@ bool Request::wait_for(std::chrono::milliseconds time) {
   if (is_done()) return true;
   std::unique_lock lock(mutex_);
   return done_.wait_until(lock, deadline_in(time), [this] { return state_ == State::Done; });
+}
+
+bool Request::wait_on(void* stream) {
+  if (is_inherited()) return false;
+  std::unique_lock lock(mutex_);
+  if (state_ == State::Done) return false;
+  ++in_transfer_;
+  lock.unlock();
+  bool is_queued = false;
+  try {
+    const std::shared_ptr<Transfer> transfer = transfer_.lock();
+    is_queued = transfer && transfer->wait_on(stream);
+  } catch (const std::exception&) {
+    // Either the operation has failed, which wait() reports, or the stream cannot wait.
+  }
+  lock.lock();
+  --in_transfer_;
+  done_.notify_all();
+  return is_queued;
 }
 
 bool Request::is_open() const {
@@ -104,7 +122,7 @@ bool Request::is_over() const {
 bool Request::is_done() {
   if (is_inherited()) return true;
   std::unique_lock lock(mutex_);
-  if (state_ == State::Open && can_be_polled_) {
+  if (state_ == State::Open && !queue_) {
     const std::optional<bool> ends = would_end();
     if (ends == true) perform(lock);
     if (!ends && progress_ != nullptr && !has_thread_)
@@ -126,10 +144,14 @@ int Request::get() const {
 
 void Request::perform(std::unique_lock<std::mutex>& lock) {
   state_ = State::Begun;
-  would_end_ = nullptr;
   lock.unlock();
-  keep_end_of([this] { return act(); });
+  try {
+    result_ = act();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
   lock.lock();
+  done_.wait(lock, [this] { return in_transfer_ == 0; });
   state_ = State::Done;
   queue_.reset();
   done_.notify_all();
@@ -224,8 +246,17 @@ void GroupRequests::look_after(std::shared_ptr<Request> request) {
   progress_.poll(std::move(request), this);
 }
 
-std::shared_ptr<Request> GroupRequests::queue(Request::Action action) {
-  auto request = std::make_shared<Request>(std::move(action), queue_);
+std::shared_ptr<Request> GroupRequests::queue(std::function<int()> action) {
+  class Queued final : public Request {
+   public:
+    Queued(std::function<int()> action, std::shared_ptr<RequestQueue> queue)
+        : Request(std::move(queue)), action_(std::move(action)) {}
+
+   private:
+    int act() override { return std::exchange(action_, nullptr)(); }
+    std::function<int()> action_;
+  };
+  auto request = std::make_shared<Queued>(std::move(action), queue_);
   queue_->push(request);
   return request;
 }
@@ -256,8 +287,7 @@ WorkerError late(const char* operation, milliseconds time, const std::string& wh
 
 }  // namespace
 
-Work::Work(std::shared_ptr<worker::Request> request, std::weak_ptr<Transfer> transfer)
-    : request_(std::move(request)), transfer_(std::move(transfer)) {}
+Work::Work(std::shared_ptr<worker::Request> request) : request_(std::move(request)) {}
 
 void Work::wait(Timeout timeout) const {
   if (!request_) return;
@@ -272,14 +302,10 @@ void Work::wait(Timeout timeout) const {
 
 void Work::wait_stream(void* stream) const {
   if (!request_) return;
-  const worker::WaitMark mark;
   bool is_queued = false;
-  try {
-    const std::shared_ptr<Transfer> transfer =
-        request_->is_inherited() ? nullptr : transfer_.lock();
-    is_queued = transfer && transfer->wait_on(stream);
-  } catch (const std::exception&) {
-    // Either the operation has failed, which wait() reports, or the stream cannot wait.
+  {
+    const worker::WaitMark mark;
+    is_queued = request_->wait_on(stream);
   }
   if (!is_queued) return wait();
   // Another thread can be completing it, which takes no time.

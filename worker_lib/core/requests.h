@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "drun/backend.h"
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/threads.h"
 
@@ -35,27 +36,12 @@ class RequestQueue;
 //
 //     open --run() or a permitted wait()--> begun --> done      (with its result or exception)
 //
-// It is shared by its Works and the threads that may run it. The Action and everything it holds are
-// destroyed on completion.
+// It is shared by its Works and the threads that may run it. act() releases everything it holds.
 // Forks:   in a child of its process it counts as done with an error (Usage): its threads are the
 //          parent's, and so are the connections that it would use.
 
 class Request : public std::enable_shared_from_this<Request> {
  public:
-  // Returns the other rank of a message, and any number otherwise.
-  using Action = std::function<int()>;
-  // Whether the operation would return at once; absent: it makes progress only while it runs. Must
-  // not block. Not called once the operation has begun.
-  using Question = std::function<std::optional<bool>()>;
-
-  // Can only be run by run().
-  explicit Request(Action action) : action_(std::move(action)) {}
-  // Can also be run by waiters.
-  Request(Action action, Question would_end)
-      : can_be_polled_(true), action_(std::move(action)), would_end_(std::move(would_end)) {}
-  // Waiters run the queue up to it.
-  Request(Action action, std::shared_ptr<RequestQueue> queue)
-      : action_(std::move(action)), queue_(std::move(queue)) {}
   virtual ~Request() = default;
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
@@ -68,6 +54,9 @@ class Request : public std::enable_shared_from_this<Request> {
   // False if it is not done within that time. Polls the operation once, then waits for another
   // thread.
   bool wait_for(std::chrono::milliseconds time);
+  // For an operation on a GPU: as Transfer::wait_on. Otherwise, and once it is done or has failed,
+  // false. The operation is not done, and its group not gone, before it has returned.
+  bool wait_on(void* stream);
   // This process was forked from the one that started it.
   bool is_inherited() const { return fork_generation() != fork_generation_; }
   // True if no thread has begun it.
@@ -82,35 +71,29 @@ class Request : public std::enable_shared_from_this<Request> {
   int get() const;
 
  protected:
-  // For a class that overrides both functions; it can also be run by waiters.
-  Request() : can_be_polled_(true) {}
-  // The action. Called once.
-  virtual int act() { return std::exchange(action_, nullptr)(); }
-  // The question.
-  virtual std::optional<bool> would_end() { return would_end_(); }
+  // Waiters run it. `transfer`: of an operation that may be on a GPU.
+  explicit Request(std::weak_ptr<Transfer> transfer) : transfer_(std::move(transfer)) {}
+  // Waiters run the queue up to it.
+  explicit Request(std::shared_ptr<RequestQueue> queue) : queue_(std::move(queue)) {}
+  // The operation. Returns the other rank of a message, and any number otherwise. Called once.
+  virtual int act() = 0;
+  // Whether act() would return at once; absent: it makes progress only while it runs. Must not
+  // block. Not called once the operation has begun.
+  virtual std::optional<bool> would_end() { return std::nullopt; }
 
  private:
   friend class GroupRequests;
   enum class State { Open, Begun, Done };
 
   void perform(std::unique_lock<std::mutex>& lock);
-  template <typename Now>
-  void keep_end_of(Now&& now) {
-    try {
-      result_ = now();
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
-  }
 
   const int fork_generation_ = fork_generation();
   mutable std::mutex mutex_;  // may stay locked in a forked child
   std::condition_variable done_;
   State state_ = State::Open;
-  const bool can_be_polled_ = false;
-  Action action_;
-  Question would_end_;
-  std::shared_ptr<RequestQueue> queue_;  // null once it is done
+  const std::weak_ptr<Transfer> transfer_;
+  int in_transfer_ = 0;                  // threads in wait_on()
+  std::shared_ptr<RequestQueue> queue_;  // null if waiters run it, and once it is done
   Progress* progress_ = nullptr;         // has the threads; null: none looks after it
   bool has_thread_ = false;
   int result_ = 0;
@@ -174,7 +157,7 @@ class GroupRequests {
   // program polls it or does not wait for it within a few milliseconds.
   void look_after(std::shared_ptr<Request> request);
   // For a collective: runs after those queued before.
-  std::shared_ptr<Request> queue(Request::Action action);
+  std::shared_ptr<Request> queue(std::function<int()> action);
   // Runs all requests that are not done. Nothing may be added afterwards. The second call has no
   // effect.
   void stop();

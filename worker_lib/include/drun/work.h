@@ -20,7 +20,6 @@
 
 namespace drun {
 
-class Transfer;
 namespace worker {
 class Request;
 }
@@ -33,7 +32,7 @@ class Work {
   Work() = default;
   // A completed message.
   explicit Work(int peer) : peer_(peer) {}
-  explicit Work(std::shared_ptr<worker::Request> request, std::weak_ptr<Transfer> transfer = {});
+  explicit Work(std::shared_ptr<worker::Request> request);
 
   // Blocks until the operation is done or has failed. Without a timeout, the operation's timeout
   // applies. If this timeout ends first: WorkerError (Timeout), and the operation continues.
@@ -55,7 +54,6 @@ class Work {
 
  private:
   std::shared_ptr<worker::Request> request_;  // null: already done
-  std::weak_ptr<Transfer> transfer_;          // until it is done; empty: not on a GPU
   int peer_ = 0;                              // if it is null
 };
 
