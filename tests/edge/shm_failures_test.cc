@@ -21,6 +21,7 @@
 #include "tests/support/shm_ranks.h"
 #include "worker_lib/base/unix_socket.h"
 #include "worker_lib/shm/connect.h"
+#include "worker_lib/shm/rounds.h"
 #include "worker_lib/shm/segment.h"
 #include "worker_lib/shm/shm_backend.h"
 
@@ -411,6 +412,44 @@ TEST_CASE("shared memory: unknown clients that send nothing or nonsense do not b
     self.barrier();
   });
   for (const RankEnd& end : ends) CHECK(end.said == "3.000000\n");
+}
+
+TEST_CASE("shared memory: a wait ends at its deadline, however long other threads use the core") {
+  worker::shm::WakeFlag bell{};
+  const Clock::time_point began = Clock::now();
+  const auto is_done = [] {
+    std::this_thread::sleep_for(milliseconds(5));
+    return false;
+  };
+  CHECK_FALSE(worker::shm::wait_at(bell, {}, began + milliseconds(50), is_done));
+  CHECK(Clock::now() - began < seconds(3));
+}
+
+TEST_CASE(
+    "shared memory: a rank that has reached a round and ended is not the cause of a failure") {
+  using worker::shm::Segment;
+  constexpr int kRanks = 64;  // so that it takes long to look at all of them
+  for (int i = 0; i < 300; ++i) {
+    const UniqueFd memory = worker::shm::create_memory(Segment::bytes_for(kRanks));
+    const Segment segment(memory.get(), kRanks);
+    worker::shm::AbortFlag abort_flag(segment, 0);
+    worker::shm::Rounds rounds(segment, 0, {.looks = 1000}, abort_flag);
+    const auto reach = [&](int rank) {
+      segment.station(rank, 0).stamp.store(1);
+      worker::shm::ring(segment.round_bell(rank));
+    };
+    std::thread others([&] {
+      for (const int rank : {kRanks - 1, 2}) {
+        reach(rank);
+        abort_flag.tell_lost(rank);
+        const auto until = Clock::now() + std::chrono::nanoseconds(i * 20);
+        while (Clock::now() < until) continue;
+      }
+      for (int rank = 1; rank < kRanks; ++rank) reach(rank);
+    });
+    CHECK(failure_of([&] { rounds.meet(Clock::now() + seconds(40)); }) == "no failure");
+    others.join();
+  }
 }
 
 TEST_CASE("shared memory: rank 0 is connected to all other ranks, and they are to rank 0") {

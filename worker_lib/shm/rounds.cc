@@ -31,11 +31,12 @@ void Rounds::await(int rank, Deadline deadline) const {
   while (true) {
     const std::uint32_t changes = abort_flag_.changes();
     const bool is_raised = abort_flag_.is_raised();
+    std::vector<int> lost = changes != 0 ? abort_flag_.lost_ranks() : std::vector<int>{};
     // Checked last, because a rank that has failed or ended may have reached this round before.
-    const std::vector<int> ranks = changes != 0 ? missing() : std::vector<int>{};
     if (has_come(rank)) return;
     if (is_raised) abort_flag_.check();
-    abort_flag_.check_lost(ranks);
+    std::erase_if(lost, [this](int each) { return has_come(each); });
+    abort_flag_.check_lost(lost);
     const bool is_in_time = wait_at(segment_.round_bell(rank), spin_, deadline, [&] {
       return has_come(rank) || abort_flag_.changes() != changes;
     });

@@ -93,6 +93,13 @@ void AbortFlag::wake_all() noexcept {
   }
 }
 
+std::vector<int> AbortFlag::lost_ranks() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < segment_.size(); ++rank)
+    if (is_lost(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
 void AbortFlag::check_lost(const std::vector<int>& ranks) const {
   for (const int rank : ranks) {
     if (!is_lost(rank)) continue;

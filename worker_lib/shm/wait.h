@@ -19,6 +19,7 @@
 
 #include "drun/backend.h"
 #include "worker_lib/base/cores.h"
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
@@ -88,7 +89,8 @@ bool wait_at(WakeFlag& bell, SpinPolicy spin, Deadline deadline, Question&& is_d
     }
     detail::relax();
   }
-  for (int i = 0; i < spin.yields; ++i) {
+  // Where other threads use the core, a yield can take milliseconds.
+  for (int i = 0; i < spin.yields && coarse_now() < deadline; ++i) {
     if (is_done()) return true;
     sched_yield();
   }
@@ -114,6 +116,7 @@ class AbortFlag {
 
   void tell_lost(int rank) noexcept;
   bool is_lost(int rank) const { return segment_.lost(rank).load() != 0; }
+  std::vector<int> lost_ranks() const;
 
   bool is_raised() const { return segment_.alarm().reason.load() != 0; }
   // This rank was aborted, because of the rank that check_lost found, if any.
