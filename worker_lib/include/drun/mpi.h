@@ -12,8 +12,11 @@
 // MPI:     initialized by init_process_group with MPI_THREAD_MULTIPLE unless the program has
 //          initialized it, and then finalized at exit. The job's ranks must be those of
 //          MPI_COMM_WORLD.
-// Limits:  no f16 and bf16. Uneven counts and displacements up to 2^31 - 1 elements. An operation
-//          that has failed may still write to its memory, because MPI cannot cancel it.
+// Limits:  no f16 and bf16. Uneven counts and displacements up to 2^31 - 1 elements: a rank that
+//          knows of more throws Unsupported, and those that do not time out. An operation that has
+//          failed may still write to its memory, because MPI cannot cancel it. For the same reason,
+//          connecting has no deadline once all ranks have met at the store: they wait for a rank
+//          that stops after that, until its process ends.
 // Thread:  any, before init_process_group.
 #pragma once
 
