@@ -29,9 +29,9 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -68,36 +68,46 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+// --- The messages, as they are sent
+
 struct Hello {
+  std::array<char, 8> magic = {'D', 'R', 'U', 'N', 'T', 'C', 'P', '5'};
   Key key{};               // of the called rank
   std::uint32_t rank = 0;  // the caller
   std::uint32_t size = 0;  // of the group
   std::uint32_t lane = 0;
+  std::uint32_t unused = 0;
   Key nonce{};  // of the caller; zeros without proofs
   bool operator==(const Hello&) const = default;
 };
 
 struct Challenge {
+  std::array<char, 8> magic = {'D', 'R', 'U', 'N', 'A', 'S', 'K', '5'};
   Key nonce{};
   Proof proof{};  // of the called rank
   bool operator==(const Challenge&) const = default;
 };
 
+// The head of a frame.
 struct Frame {
   enum class Kind : std::uint8_t { Eager = 1, Ask, Grant, Data, Credit };
   Kind kind = Kind::Eager;
+  std::array<char, 7> mark = {'F', 'R', 'A', 'M', 'E', '1', '\0'};
   std::uint64_t slot = 0;
   std::uint64_t number = 0;
   std::uint64_t size_bytes = 0;
   bool operator==(const Frame&) const = default;
 };
+static_assert(sizeof(Hello) == kHelloBytes && sizeof(Challenge) == kHelloBytes &&
+              sizeof(Frame) == kHeadBytes && std::endian::native == std::endian::little);
 
 // The window bytes used by an Eager message of that size.
 inline std::size_t window_cost(std::size_t size_bytes) { return size_bytes + 2 * kHeadBytes; }
 
-HelloBytes encode(const Hello& hello);
-HelloBytes encode(const Challenge& challenge);
-Head encode(const Frame& frame);
+template <typename Message>
+std::array<char, sizeof(Message)> encode(const Message& message) {
+  return std::bit_cast<std::array<char, sizeof(Message)>>(message);
+}
 
 // Absent if it is not a Hello of this version. Requires kHelloBytes bytes.
 std::optional<Hello> decode_hello(std::string_view bytes);
