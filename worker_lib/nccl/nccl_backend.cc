@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
 #include "worker_lib/nccl/communicators.h"
 #include "worker_lib/nccl/library.h"
-#include "worker_lib/nccl/messages.h"
 #include "worker_lib/nccl/start_queue.h"
 
 namespace drun::worker {
@@ -52,6 +57,153 @@ std::string refusal_of_float8(int gpu) {
   return "NCCL reduces no numbers of 8 bits on a GPU of compute capability " +
          std::to_string(capability) + ".x; 9.0 or later can" + kRemedy;
 }
+
+// --- Messages. Two ranks have one communicator for both directions, connected by the
+// first message, so that no message waits for a collective or for another rank's message.
+//
+// Order:   NCCL runs the operations of a communicator one after the other, in the order in which
+//          each of its ranks has started them. Two ranks that both send first wait for each other,
+//          unless NCCL can buffer the message. Messages that are issued together do not.
+// Debug:   NCCL has neither tags nor headers: with is_debug, the two ranks compare type and count
+//          over the store.
+// Thread:  any.
+// Owner:   the backend; the Communicators outlive it.
+class NcclMessages {
+ public:
+  explicit NcclMessages(Communicators& communicators) : communicators_(communicators) {}
+
+  // Starts one message, or several with one rank that are issued together. The GPU of each message
+  // is known. Once the two ranks are connected, the calling thread issues them.
+  std::shared_ptr<StartQueue::Operation> start(const std::vector<MessageCall>& messages) {
+    const int peer = messages.front().peer.value();
+    const int own = communicators_.context().rank;
+    Channel& channel = this->channel(peer);
+    const bool is_empty =
+        std::all_of(messages.begin(), messages.end(),
+                    [](const MessageCall& each) { return each.data().count == 0; });
+    const auto connected = [this, &channel, peer, own, is_empty](const Awaited& awaited) {
+      if (is_empty) return std::shared_ptr<Communicator>();
+      if (!channel.communicator) {
+        channel.communicator = communicators_.connect(
+            name(peer), std::min(own, peer), {.rank = own < peer ? 0 : 1, .size = 2}, awaited);
+        channel.is_connected = true;
+      }
+      return channel.communicator;
+    };
+    auto operation = together(messages, "pair", {.peer = peer}, own < peer ? 1 : 0, connected);
+    channel.queue.add(operation);
+    // Connecting and comparing wait for the other rank.
+    if (channel.is_connected && !communicators_.context().is_debug) channel.queue.issue(*operation);
+    return operation;
+  }
+
+  StartQueue& queue(int peer) { return channel(peer).queue; }
+
+  // Messages that are issued together, on the communicator that `connected` returns; null: there is
+  // nothing to do. Call it in the order in which messages are started. `kind` is the same on both
+  // sides of a message. `rank_of_peer`: of all the peers, in the communicator; absent: as in the
+  // group.
+  using Connected = std::function<std::shared_ptr<Communicator>(const Awaited& awaited)>;
+  std::shared_ptr<StartQueue::Operation> together(const std::vector<MessageCall>& messages,
+                                                  const char* kind, const Awaited& awaited,
+                                                  std::optional<int> rank_of_peer,
+                                                  Connected connected) {
+    std::vector<MessageCall> issued = messages;
+    auto after = std::make_shared<std::vector<Event>>();
+    for (MessageCall& each : issued) {
+      const ConstElements data = each.data();
+      after->emplace_back(communicators_.gpu(data.gpu), static_cast<cuda::Stream>(data.stream));
+      if (rank_of_peer) each.peer = rank_of_peer;
+    }
+    return std::make_shared<StartQueue::Operation>(
+        [this, awaited, issued = std::move(issued), after, connected = std::move(connected),
+         all = compared(messages, kind)](Deadline deadline) {
+          Awaited now = awaited;
+          now.deadline = deadline;
+          now.since = coarse_now();
+          const std::shared_ptr<Communicator> communicator = connected(now);
+          compare(all, deadline);
+          if (!communicator) return StartQueue::Issued{};
+          Event end = communicator->start(*after, now, [&](nccl::Comm comm, cuda::Stream stream) {
+            return issue(issued, comm, stream);
+          });
+          return StartQueue::Issued{.communicator = communicator, .end = std::move(end)};
+        },
+        awaited, communicators_.context().is_debug);
+  }
+
+ private:
+  // This rank and another one.
+  struct Channel {
+    explicit Channel(CancelToken& stop) : queue(stop) {}
+    StartQueue queue;
+    std::shared_ptr<Communicator> communicator = nullptr;  // belongs to the thread that issues
+    std::atomic<bool> is_connected = false;
+  };
+
+  // What the two ranks of a message compare.
+  struct Compared {
+    bool is_send = false;
+    int peer = 0;
+    std::string key = "";
+    Signature signature{};
+  };
+  // Empty without is_debug.
+  std::vector<Compared> compared(const std::vector<MessageCall>& messages, const char* kind) {
+    std::vector<Compared> all;
+    if (!communicators_.context().is_debug) return all;
+    all.reserve(messages.size());
+    const std::lock_guard lock(mutex_);
+    for (const MessageCall& message : messages) {
+      const int peer = message.peer.value();
+      const int own = communicators_.context().rank;
+      const std::string direction = "nccl/" + std::string(kind) + "/" +
+                                    std::to_string(message.is_send ? own : peer) + "-" +
+                                    std::to_string(message.is_send ? peer : own);
+      const ConstElements data = message.data();
+      all.push_back({.is_send = message.is_send,
+                     .peer = peer,
+                     .key = direction + "/" + std::to_string(numbers_[direction]++),
+                     .signature = signature_of(data.type, data.count)});
+    }
+    return all;
+  }
+
+  // Publishes the sends, then waits for the other side of the receives.
+  void compare(const std::vector<Compared>& all, Deadline deadline) const {
+    if (all.empty()) return;
+    KeyStore& store = *communicators_.context().store;
+    for (const Compared& mine : all) {
+      if (!mine.is_send) continue;
+      const char* const bytes = reinterpret_cast<const char*>(&mine.signature);
+      store.set(mine.key, std::string(bytes, sizeof mine.signature), left_until(deadline));
+    }
+    for (const Compared& mine : all) {
+      if (mine.is_send) continue;
+      const Awaited awaited{.peer = mine.peer, .deadline = deadline};
+      const std::string told =
+          communicators_.read(mine.key, mine.peer, awaited, "compare a message");
+      Signature theirs{};
+      if (told.size() == sizeof theirs) std::memcpy(&theirs, told.data(), sizeof theirs);
+      if (theirs != mine.signature) throw message_mismatch(mine.peer, theirs, mine.signature);
+      store.remove(mine.key, left_until(deadline));
+    }
+  }
+
+  Channel& channel(int peer) {
+    const std::lock_guard lock(mutex_);
+    return channels_.try_emplace(peer, communicators_.stop()).first->second;
+  }
+  std::string name(int peer) const {
+    const auto [low, high] = std::minmax(communicators_.context().rank, peer);
+    return "pair/" + std::to_string(low) + "-" + std::to_string(high);
+  }
+
+  Communicators& communicators_;
+  std::mutex mutex_;
+  std::map<int, Channel> channels_;               // by peer; never removed
+  std::map<std::string, std::uint64_t> numbers_;  // messages of each kind and direction
+};
 
 // --- The backend
 
