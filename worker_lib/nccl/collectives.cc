@@ -81,39 +81,46 @@ class Issue {
         element_(size_bytes(call.type)),
         op_(kOps[static_cast<std::size_t>(call.op)]) {}
 
-  // Runs `issue` with an op of NCCL's own for the factor, if there is one. NCCL copies the op with
-  // each operation.
-  template <typename Action>
-  nccl::Result with_op(const Action& action) {
-    if (!call_.factor) return action(*this);
+  // With an op of NCCL's own for the factor, if there is one. NCCL copies the op with each
+  // operation.
+  nccl::Result run() {
+    if (!call_.factor) return issue();
     Scalar scalar = scalar_of(call_);
     const nccl::Result made = api_.create_premul_sum(&op_, scalar.bytes.data(), type(),
                                                      nccl::kScalarHostImmediate, comm_);
     if (made != nccl::kSuccess) return made;
-    const nccl::Result result = action(*this);
+    const nccl::Result result = issue();
     const nccl::Result ended = api_.destroy_op(op_, comm_);
     return is_well(result) && ended != nccl::kSuccess ? ended : result;
   }
 
-  nccl::Result broadcast() const {
-    return api_.broadcast(call_.input, call_.output, units(call_.count), moved_.type, call_.root,
-                          comm_, stream_);
-  }
-  nccl::Result all_reduce() const {
-    return api_.all_reduce(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
-  }
-  nccl::Result reduce() const {
-    return api_.reduce(call_.input, call_.output, call_.count, type(), op_, call_.root, comm_,
-                       stream_);
-  }
-  nccl::Result all_gather() const {
-    if (call_.is_uneven) return broadcast_all();
-    return api_.all_gather(call_.input, call_.output, units(call_.count), moved_.type, comm_,
+ private:
+  nccl::Result issue() const {
+    switch (call_.operation) {
+      case Operation::Barrier:
+        break;
+      case Operation::Broadcast:
+        return api_.broadcast(call_.input, call_.output, units(call_.count), moved_.type,
+                              call_.root, comm_, stream_);
+      case Operation::AllReduce:
+        return api_.all_reduce(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
+      case Operation::Reduce:
+        return api_.reduce(call_.input, call_.output, call_.count, type(), op_, call_.root, comm_,
                            stream_);
-  }
-  nccl::Result reduce_scatter() const {
-    if (call_.is_uneven) return reduce_all();
-    return api_.reduce_scatter(call_.input, call_.output, call_.count, type(), op_, comm_, stream_);
+      case Operation::Gather:
+      case Operation::Scatter:
+      case Operation::AllToAll:
+        return move_parts();
+      case Operation::AllGather:
+        if (call_.is_uneven) return broadcast_all();
+        return api_.all_gather(call_.input, call_.output, units(call_.count), moved_.type, comm_,
+                               stream_);
+      case Operation::ReduceScatter:
+        if (call_.is_uneven) return reduce_all();
+        return api_.reduce_scatter(call_.input, call_.output, call_.count, type(), op_, comm_,
+                                   stream_);
+    }
+    return nccl::kInvalidUsage;
   }
 
   nccl::Result move_parts() const {
@@ -136,7 +143,6 @@ class Issue {
     return together.end();
   }
 
- private:
   std::size_t units(std::size_t count) const { return count * moved_.units; }
   int type() const { return kTypes[static_cast<std::size_t>(call_.type)]; }
 
@@ -207,26 +213,7 @@ nccl::Result issue(const std::vector<MessageCall>& messages, nccl::Comm comm, cu
 
 nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& self, const Call& call,
                    nccl::Comm comm, cuda::Stream stream) {
-  Issue issue(gpu, self, call, comm, stream);
-  switch (call.operation) {
-    case Operation::Barrier:
-      break;
-    case Operation::Broadcast:
-      return issue.broadcast();
-    case Operation::AllReduce:
-      return issue.with_op([](const Issue& each) { return each.all_reduce(); });
-    case Operation::Reduce:
-      return issue.with_op([](const Issue& each) { return each.reduce(); });
-    case Operation::Gather:
-    case Operation::Scatter:
-    case Operation::AllToAll:
-      return issue.move_parts();
-    case Operation::AllGather:
-      return issue.all_gather();
-    case Operation::ReduceScatter:
-      return issue.with_op([](const Issue& each) { return each.reduce_scatter(); });
-  }
-  return nccl::kInvalidUsage;
+  return Issue(gpu, self, call, comm, stream).run();
 }
 
 }  // namespace drun::worker
