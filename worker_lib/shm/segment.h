@@ -67,7 +67,7 @@ struct RingEnds {
   alignas(kLineBytes) LongWord written;  // bytes written by the sender so far
   Word wants_room;                       // the sender is waiting for room
   alignas(kLineBytes) LongWord read;     // bytes read by the receiver so far
-  LongWord settled;  // bytes of short messages matched with a recv so far; messages.h
+  LongWord settled;  // bytes of short messages matched with a recv so far; shm_backend.cc
 };
 static_assert(sizeof(RingEnds) == 2 * kLineBytes);
 

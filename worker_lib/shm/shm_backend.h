@@ -6,8 +6,8 @@
 // Checks:   the ranks compare every call, with or without DRUN_DEBUG.
 // Messages: short ones (32 KB) are done when sent. The receiver copies longer ones from the
 // sender's
-//           memory if the kernel allows it; see messages.h and peer_memory.h. The same applies to
-//           reductions of 3 to 32 MB between two ranks.
+//           memory if the kernel allows it; see peer_memory.h. The same applies to reductions of 3
+//           to 32 MB between two ranks.
 // Lost:     rank 0 watches all processes, the others watch rank 0; all share their findings.
 // Cleanup:  nothing is left behind, even if processes are killed.
 #pragma once

@@ -38,7 +38,7 @@ void wake_all(Word& word) noexcept {
 }
 
 // The reason: a rank plus one, with this bit if its process has ended.
-constexpr std::uint32_t kLost = 0x80000000u;
+constexpr std::uint32_t kEndedBit = 0x80000000u;
 
 BackendFailure loss_of(int rank) {
   return {Kind::PeerLost, rank, "lost rank " + std::to_string(rank) + ": its process ended", true};
@@ -79,7 +79,7 @@ void AbortFlag::tell_lost(int rank) noexcept {
 
 void AbortFlag::raise() noexcept {
   const int lost = found_;
-  const auto reason = lost >= 0 ? kLost | static_cast<std::uint32_t>(lost + 1)
+  const auto reason = lost >= 0 ? kEndedBit | static_cast<std::uint32_t>(lost + 1)
                                 : static_cast<std::uint32_t>(rank_ + 1);
   std::uint32_t quiet = 0;
   if (segment_.alarm().reason.compare_exchange_strong(quiet, reason)) wake_all();
@@ -112,11 +112,11 @@ void AbortFlag::check_lost(const std::vector<int>& ranks) const {
 void AbortFlag::check() const {
   const std::uint32_t reason = segment_.alarm().reason.load();
   if (reason == 0) return;
-  const int rank = static_cast<int>(reason & ~kLost) - 1;
+  const int rank = static_cast<int>(reason & ~kEndedBit) - 1;
   if (rank == rank_) {
     throw BackendFailure(Kind::Broken, "another operation of this rank has failed");
   }
-  if ((reason & kLost) != 0) throw loss_of(rank);
+  if ((reason & kEndedBit) != 0) throw loss_of(rank);
   throw BackendFailure(Kind::PeerLost, rank, "rank " + std::to_string(rank) + " left the group");
 }
 
