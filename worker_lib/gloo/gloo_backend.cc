@@ -5,10 +5,13 @@
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/device.h>
 #include <gloo/transport/tcp/device.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -19,10 +22,10 @@
 #include <vector>
 
 #include "drun/key_store.h"
+#include "rendezvous/base/unique_fd.h"
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
-#include "worker_lib/gloo/awake_device.h"
 #include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/mesh/message.h"
@@ -99,6 +102,62 @@ void connect_full_mesh(Context& context, const std::shared_ptr<StoreForGloo>& st
   }
 }
 
+// Keeps the thread of a Gloo device awake during its lifetime.
+//
+// Why:     closing a connection, and the device's destructor, wait until that thread returns from
+//          epoll, which takes up to 10 ms if it is idle (transport/tcp/loop.cc): a second for a
+//          hundred connections.
+// Owner:   the caller, on its stack; the device outlives it unless let_device_end() was called.
+// Thread:  any except the device's own.
+// Errors:  none; without a free descriptor it has no effect, and closing takes longer.
+class AwakeDevice final : gloo::transport::tcp::Handler {
+ public:
+  explicit AwakeDevice(gloo::transport::Device& device) noexcept
+      : device_(dynamic_cast<gloo::transport::tcp::Device*>(&device)),
+        always_readable_(eventfd(1, EFD_CLOEXEC)),
+        stage_(std::make_shared<std::atomic<Stage>>(Stage::Awake)) {
+    if (device_ == nullptr || !always_readable_) return;
+    try {
+      device_->registerDescriptor(always_readable_.get(), EPOLLIN, this);
+      is_registered_ = true;
+    } catch (const std::exception&) {
+      // As if there were no descriptor.
+    }
+  }
+  // Only the device's own thread can unregister a descriptor without waiting for itself.
+  ~AwakeDevice() override {
+    if (!is_registered_) return;
+    *stage_ = Stage::Ending;
+    stage_->wait(Stage::Ending);
+  }
+  AwakeDevice(const AwakeDevice&) = delete;
+  AwakeDevice& operator=(const AwakeDevice&) = delete;
+
+  // The device will be destroyed before this object.
+  void let_device_end() { is_registered_ = false; }
+
+ private:
+  enum class Stage { Awake, Ending, Ended };
+
+  void handleEvents(int /*events*/) override {
+    if (*stage_ != Stage::Ending) return;
+    const std::shared_ptr<std::atomic<Stage>> stage =
+        stage_;  // this object may be destroyed once it is Ended
+    try {
+      device_->unregisterDescriptor(always_readable_.get(), this);
+    } catch (const std::exception&) {
+      // Closing the descriptor has the same effect.
+    }
+    *stage = Stage::Ended;
+    stage->notify_one();
+  }
+
+  gloo::transport::tcp::Device* device_;
+  UniqueFd always_readable_;
+  std::shared_ptr<std::atomic<Stage>> stage_;
+  bool is_registered_ = false;
+};
+
 // A mesh over Gloo's TCP.
 //
 // Slots:   the top byte is not 0 to 0x10, nor 0xFF. The receiver's buffer must have room for the
@@ -112,7 +171,25 @@ void connect_full_mesh(Context& context, const std::shared_ptr<StoreForGloo>& st
 class GlooMesh final : public Mesh {
  public:
   // Connects to every other rank. Errors: Gloo's, BackendFailure, and the store's WorkerError.
-  explicit GlooMesh(const BackendContext& context);
+  explicit GlooMesh(const BackendContext& context)
+      : rank_(context.rank),
+        size_(context.size),
+        lost_(static_cast<std::size_t>(context.size)),
+        idle_(static_cast<std::size_t>(context.size)) {
+    ignore_default_sigpipe();
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = context.address;
+    {
+      const SignalsBlocked blocked;  // inherited by Gloo's thread
+      device_ = gloo::transport::tcp::CreateDevice(attributes);
+    }
+    store_ = std::make_shared<StoreForGloo>(context);
+    auto connecting = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
+    connecting->setTimeout(left_until(context.deadline));
+    connect_full_mesh(*connecting, store_, device_);
+    context_ = std::move(connecting);
+  }
+
   ~GlooMesh() override {
     channels_.clear();
     AwakeDevice awake(*device_);
@@ -142,10 +219,27 @@ class GlooMesh final : public Mesh {
     });
   }
 
-  void abort() noexcept override;
+  // Gloo's operations cannot be canceled, and closing connections wakes no thread: each is woken
+  // here.
+  void abort() noexcept override {
+    if (is_aborted_.exchange(true)) return;
+    wake(std::nullopt);
+    const AwakeDevice awake(*device_);
+    try {
+      context_->closeConnections();
+    } catch (const std::exception&) {
+      // Closed already, then.
+    }
+  }
+
   bool keeps_deadlines() const override { return false; }
   std::vector<Lifeline> lifelines() const override { return {}; }
-  bool tell_lost(int rank) noexcept override;
+  bool tell_lost(int rank) noexcept override {
+    if (rank < 0 || rank >= size_) return true;
+    lost_[static_cast<std::size_t>(rank)] = true;
+    wake(rank);
+    return true;
+  }
 
  private:
   // Transfers one message at a time. Its buffer is all of memory, with addresses as offsets, so
@@ -178,18 +272,132 @@ class GlooMesh final : public Mesh {
     Channel* channel_;
   };
 
-  Channel& take(int peer);
-  void drop(Channel& channel) noexcept;
-  // Wakes the waiting threads, which look again at the state. Absent: of all channels.
-  void wake(std::optional<int> peer) noexcept;
-  template <typename Post>
-  Started start(int peer, Post&& post);
+  Channel& take(int peer) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::vector<Channel*>& waiting = idle_[static_cast<std::size_t>(peer)];
+      if (!waiting.empty()) {
+        Channel& channel = *waiting.back();
+        waiting.pop_back();
+        return channel;
+      }
+    }
+    auto channel = std::make_unique<Channel>();
+    channel->buffer =
+        context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
+    channel->peer = peer;
+    channel->buffer->recv(peer, kProbe, 0, 0);
+    const std::lock_guard lock(mutex_);
+    channels_.push_back(std::move(channel));
+    return *channels_.back();
+  }
 
-  bool wait_once(Channel& channel, Milliseconds limit) const;
-  bool is_done_before_the_end(Channel& channel, const gloo::IoException& error) const;
-  void wait(Channel& channel, Deadline deadline);
-  BackendFailure failure(const std::string& text, int peer) const;
-  std::vector<int> lost_peers() const;
+  // Without its buffer, Gloo forgets what was to be done with it.
+  void drop(Channel& channel) noexcept {
+    std::unique_ptr<Channel> dropped;
+    const std::lock_guard lock(mutex_);
+    for (std::unique_ptr<Channel>& each : channels_) {
+      if (each.get() != &channel) continue;
+      dropped = std::move(each);
+      each = std::move(channels_.back());
+      channels_.pop_back();
+      break;
+    }
+  }
+
+  // Wakes the waiting threads, which look again at the state. Absent: of all channels.
+  void wake(std::optional<int> peer) noexcept {
+    const std::lock_guard lock(mutex_);
+    for (const auto& channel : channels_) {
+      if (peer.value_or(channel->peer) != channel->peer) continue;
+      channel->buffer->abortWaitSend();
+      channel->buffer->abortWaitRecv();
+    }
+  }
+
+  template <typename Post>
+  Started start(int peer, Post&& post) {
+    if (is_aborted_) throw failure("", peer);
+    Channel* channel = nullptr;
+    std::string trouble;
+    try {
+      channel = &take(peer);
+      post(*channel);
+      return std::make_unique<OnChannel>(*this, *channel);
+    } catch (const gloo::Exception& error) {
+      trouble = without_place(error.what());
+    } catch (const gloo::EnforceNotMet& error) {
+      // A connection that breaks in the very moment of a write: Gloo has closed the descriptor, and
+      // then fails to wait for it to be writable (transport/tcp/pair.cc, sendAsyncMode).
+      trouble = without_place(error.what());
+    }
+    if (channel != nullptr) drop(*channel);
+    throw failure(trouble, peer);
+  }
+
+  bool wait_once(Channel& channel, Milliseconds limit) const {
+    return channel.is_send ? channel.buffer->waitSend(limit) : channel.buffer->waitRecv(limit);
+  }
+  // A connection that breaks right after its message has arrived wakes the waiter with an error,
+  // although the message is complete. Asked again, Gloo returns the message, or throws the same
+  // error at once. The second question can itself be woken by wake(), which decides nothing: it is
+  // repeated. A timeout leaves nothing to ask for.
+  bool is_done_before_the_end(Channel& channel, const gloo::IoException& error) const {
+    if (contains(error.what(), "imed out")) return false;
+    const Deadline deadline = deadline_in(kLastWords);
+    do {
+      try {
+        if (wait_once(channel, Milliseconds(1))) return true;
+      } catch (const std::exception&) {
+        return false;
+      }
+    } while (!is_aborted_ && Deadline::clock::now() < deadline);
+    return false;
+  }
+
+  void wait(Channel& channel, Deadline deadline) {
+    while (true) {
+      if (is_aborted_) throw failure("", channel.peer);
+      const Milliseconds limit =
+          is_lost(channel.peer) ? kLastWords : left_until(deadline) + kBackstop;
+      try {
+        if (wait_once(channel, limit)) return;
+        // Woken without a message: look again which ranks are lost.
+      } catch (const gloo::IoException& error) {
+        if (is_done_before_the_end(channel, error)) return;
+        throw failure(without_place(error.what()), channel.peer);
+      } catch (const gloo::Exception& error) {
+        throw BackendFailure(Kind::System, channel.peer, "Gloo: " + without_place(error.what()));
+      }
+    }
+  }
+
+  BackendFailure failure(const std::string& text, int peer) const {
+    if (is_aborted_ || contains(text, "Application timeout")) return aborted_failure();
+    if (contains(text, "imed out"))
+      return is_lost(peer) ? PeerEnd{.why = "it is reported lost"}.failure(peer)
+                           : lateness_of_peer(peer);
+    const std::vector<int> gone = lost_peers();
+    if (gone.empty()) return PeerEnd{.why = text}.failure(peer);
+    return {Kind::PeerLost, gone.front(),
+            "lost the connection to " + describe_ranks(gone) + ": " + text};
+  }
+
+  // Gloo does not say which connections are broken, but refuses to use them again.
+  std::vector<int> lost_peers() const {
+    std::vector<int> gone;
+    const Buffer probe = context_->createUnboundBuffer(nullptr, 0);
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      try {
+        probe->recv(peer, kProbe, 0, 0);
+      } catch (const std::exception&) {
+        gone.push_back(peer);
+      }
+    }
+    return gone;
+  }
+
   bool is_lost(int peer) const { return lost_[static_cast<std::size_t>(peer)]; }
 
   const int rank_;
@@ -206,170 +414,6 @@ class GlooMesh final : public Mesh {
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<std::vector<Channel*>> idle_;  // by peer
 };
-
-GlooMesh::GlooMesh(const BackendContext& context)
-    : rank_(context.rank),
-      size_(context.size),
-      lost_(static_cast<std::size_t>(context.size)),
-      idle_(static_cast<std::size_t>(context.size)) {
-  ignore_default_sigpipe();
-  gloo::transport::tcp::attr attributes;
-  attributes.hostname = context.address;
-  {
-    const SignalsBlocked blocked;  // inherited by Gloo's thread
-    device_ = gloo::transport::tcp::CreateDevice(attributes);
-  }
-  store_ = std::make_shared<StoreForGloo>(context);
-  auto connecting = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
-  connecting->setTimeout(left_until(context.deadline));
-  connect_full_mesh(*connecting, store_, device_);
-  context_ = std::move(connecting);
-}
-
-GlooMesh::Channel& GlooMesh::take(int peer) {
-  {
-    const std::lock_guard lock(mutex_);
-    std::vector<Channel*>& waiting = idle_[static_cast<std::size_t>(peer)];
-    if (!waiting.empty()) {
-      Channel& channel = *waiting.back();
-      waiting.pop_back();
-      return channel;
-    }
-  }
-  auto channel = std::make_unique<Channel>();
-  channel->buffer = context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
-  channel->peer = peer;
-  channel->buffer->recv(peer, kProbe, 0, 0);
-  const std::lock_guard lock(mutex_);
-  channels_.push_back(std::move(channel));
-  return *channels_.back();
-}
-
-// Without its buffer, Gloo forgets what was to be done with it.
-void GlooMesh::drop(Channel& channel) noexcept {
-  std::unique_ptr<Channel> dropped;
-  const std::lock_guard lock(mutex_);
-  for (std::unique_ptr<Channel>& each : channels_) {
-    if (each.get() != &channel) continue;
-    dropped = std::move(each);
-    each = std::move(channels_.back());
-    channels_.pop_back();
-    break;
-  }
-}
-
-void GlooMesh::wake(std::optional<int> peer) noexcept {
-  const std::lock_guard lock(mutex_);
-  for (const auto& channel : channels_) {
-    if (peer.value_or(channel->peer) != channel->peer) continue;
-    channel->buffer->abortWaitSend();
-    channel->buffer->abortWaitRecv();
-  }
-}
-
-template <typename Post>
-Mesh::Started GlooMesh::start(int peer, Post&& post) {
-  if (is_aborted_) throw failure("", peer);
-  Channel* channel = nullptr;
-  std::string trouble;
-  try {
-    channel = &take(peer);
-    post(*channel);
-    return std::make_unique<OnChannel>(*this, *channel);
-  } catch (const gloo::Exception& error) {
-    trouble = without_place(error.what());
-  } catch (const gloo::EnforceNotMet& error) {
-    // A connection that breaks in the very moment of a write: Gloo has closed the descriptor, and
-    // then fails to wait for it to be writable (transport/tcp/pair.cc, sendAsyncMode).
-    trouble = without_place(error.what());
-  }
-  if (channel != nullptr) drop(*channel);
-  throw failure(trouble, peer);
-}
-
-bool GlooMesh::wait_once(Channel& channel, Milliseconds limit) const {
-  return channel.is_send ? channel.buffer->waitSend(limit) : channel.buffer->waitRecv(limit);
-}
-
-// A connection that breaks right after its message has arrived wakes the waiter with an error,
-// although the message is complete. Asked again, Gloo returns the message, or throws the same error
-// at once. The second question can itself be woken by wake(), which decides nothing: it is
-// repeated. A timeout leaves nothing to ask for.
-bool GlooMesh::is_done_before_the_end(Channel& channel, const gloo::IoException& error) const {
-  if (contains(error.what(), "imed out")) return false;
-  const Deadline deadline = deadline_in(kLastWords);
-  do {
-    try {
-      if (wait_once(channel, Milliseconds(1))) return true;
-    } catch (const std::exception&) {
-      return false;
-    }
-  } while (!is_aborted_ && Deadline::clock::now() < deadline);
-  return false;
-}
-
-void GlooMesh::wait(Channel& channel, Deadline deadline) {
-  while (true) {
-    if (is_aborted_) throw failure("", channel.peer);
-    const Milliseconds limit =
-        is_lost(channel.peer) ? kLastWords : left_until(deadline) + kBackstop;
-    try {
-      if (wait_once(channel, limit)) return;
-      // Woken without a message: look again which ranks are lost.
-    } catch (const gloo::IoException& error) {
-      if (is_done_before_the_end(channel, error)) return;
-      throw failure(without_place(error.what()), channel.peer);
-    } catch (const gloo::Exception& error) {
-      throw BackendFailure(Kind::System, channel.peer, "Gloo: " + without_place(error.what()));
-    }
-  }
-}
-
-BackendFailure GlooMesh::failure(const std::string& text, int peer) const {
-  if (is_aborted_ || contains(text, "Application timeout")) return aborted_failure();
-  if (contains(text, "imed out"))
-    return is_lost(peer) ? PeerEnd{.why = "it is reported lost"}.failure(peer)
-                         : lateness_of_peer(peer);
-  const std::vector<int> gone = lost_peers();
-  if (gone.empty()) return PeerEnd{.why = text}.failure(peer);
-  return {Kind::PeerLost, gone.front(),
-          "lost the connection to " + describe_ranks(gone) + ": " + text};
-}
-
-// Gloo does not say which connections are broken, but refuses to use them again.
-std::vector<int> GlooMesh::lost_peers() const {
-  std::vector<int> gone;
-  const Buffer probe = context_->createUnboundBuffer(nullptr, 0);
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
-    try {
-      probe->recv(peer, kProbe, 0, 0);
-    } catch (const std::exception&) {
-      gone.push_back(peer);
-    }
-  }
-  return gone;
-}
-
-// Gloo's operations cannot be canceled, and closing connections wakes no thread: each is woken
-// here.
-void GlooMesh::abort() noexcept {
-  if (is_aborted_.exchange(true)) return;
-  wake(std::nullopt);
-  const AwakeDevice awake(*device_);
-  try {
-    context_->closeConnections();
-  } catch (const std::exception&) {
-    // Closed already, then.
-  }
-}
-
-bool GlooMesh::tell_lost(int rank) noexcept {
-  if (rank < 0 || rank >= size_) return true;
-  lost_[static_cast<std::size_t>(rank)] = true;
-  wake(rank);
-  return true;
-}
 
 std::unique_ptr<GlooMesh> make_gloo_mesh(const BackendContext& context) {
   try {

@@ -8,11 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,13 +27,132 @@
 #include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
 #include "worker_lib/mesh/gather_texts.h"
-#include "worker_lib/mpi/mpi_types.h"
 
 namespace drun {
 namespace worker::mpi {
 namespace {
 
 using Kind = WorkerError::Kind;
+
+// --- Types, operations, counts and errors of MPI
+
+// Throws System with MPI's text for the code, unless it is MPI_SUCCESS.
+void must(int code, const char* what, std::optional<int> peer = {}) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw BackendFailure(
+      Kind::System, peer,
+      std::string(what) + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
+}
+
+// Initializes MPI with MPI_THREAD_MULTIPLE if the program has not, and then finalizes it at exit.
+void initialize() {
+  int is_done = 0;
+  MPI_Initialized(&is_done);
+  if (is_done == 0) {
+    int provided = 0;
+    must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    // Else mpirun takes the end of this process for a crash.
+    std::atexit([] {
+      int is_over = 0;
+      MPI_Finalized(&is_over);
+      if (is_over == 0) MPI_Finalize();
+    });
+  }
+  int level = 0;
+  MPI_Query_thread(&level);
+  if (level < MPI_THREAD_MULTIPLE) {
+    throw BackendFailure(Kind::Unsupported,
+                         "MPI was initialized without MPI_THREAD_MULTIPLE, which the backend mpi "
+                         "needs; use MPI_Init_thread, or leave it to drun");
+  }
+}
+
+// Absent if MPI has no such type.
+std::optional<MPI_Datatype> mpi_type(DataType type) {
+  // In the order of DataType.
+  const MPI_Datatype none = MPI_DATATYPE_NULL;
+  const std::array<MPI_Datatype, 13> types = {
+      MPI_UINT8_T, MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_UINT32_T, MPI_INT64_T, MPI_UINT64_T,
+      none,        none,       MPI_FLOAT,   MPI_DOUBLE,  none,         none};
+  const MPI_Datatype found = types[static_cast<std::size_t>(type)];
+  return found == none ? std::nullopt : std::optional<MPI_Datatype>(found);
+}
+
+// A type of the same size, for elements that are only moved.
+MPI_Datatype moved_as(DataType type) {
+  return mpi_type(type).value_or(size_bytes(type) == 1 ? MPI_UINT8_T : MPI_UINT16_T);
+}
+
+// For Avg: the sum.
+MPI_Op mpi_op(ReduceOp op) {
+  // In the order of ReduceOp.
+  const std::array<MPI_Op, 8> ops = {MPI_SUM,  MPI_PROD, MPI_MIN,  MPI_MAX,
+                                     MPI_BAND, MPI_BOR,  MPI_BXOR, MPI_SUM};
+  return ops[static_cast<std::size_t>(op)];
+}
+
+// Why MPI, which counts with int, does not support this number of elements; empty if it does.
+std::string refusal_of_count(std::size_t count) {
+  if (count <= static_cast<std::size_t>(std::numeric_limits<int>::max())) return "";
+  return "MPI takes at most 2^31 - 1 elements at once, not " + std::to_string(count) +
+         "; split the operation, or use shm+tcp";
+}
+
+// Requires that refusal_of_count() is empty.
+int to_int(std::size_t count) {
+  assert(refusal_of_count(count).empty());
+  return static_cast<int>(count);
+}
+
+void keep_for_ever(std::shared_ptr<void> state) {
+  static std::mutex& mutex = *new std::mutex;
+  static std::vector<std::shared_ptr<void>>& kept = *new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(state));
+}
+
+// Whether any of these is pending. Polls once.
+bool are_under_way(MPI_Request* requests, std::size_t count) noexcept {
+  int is_over = 0;
+  MPI_Finalized(&is_over);
+  if (is_over != 0) return false;
+  bool is_any = false;
+  for (MPI_Request* request = requests; request != requests + count; ++request) {
+    int is_done = 1;
+    if (*request != MPI_REQUEST_NULL) MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+    if (is_done == 0) is_any = true;
+  }
+  return is_any;
+}
+
+// MPI cannot be interrupted: it accesses a request's memory until the request is done. If a Held is
+// destroyed while its State (with an array `requests`) has pending requests, the State is kept
+// until the process ends, and `has_left` is set.
+template <typename State>
+class Held {
+ public:
+  explicit Held(std::atomic<bool>& has_left)
+      : state_(std::make_shared<State>()), has_left_(has_left) {}
+  ~Held() {
+    if (!are_under_way(state_->requests.data(), state_->requests.size())) return;
+    has_left_ = true;
+    keep_for_ever(state_);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  State* operator->() const { return state_.get(); }
+  State& operator*() const { return *state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+  std::atomic<bool>& has_left_;
+};
+
+// --- Communicators
 
 class Communicator {
  public:
@@ -209,12 +332,28 @@ class MpiBackend final : public Backend {
         payloads_(make_communicator(3), has_left_) {}
 
   std::string name() const override { return "mpi"; }
-  std::string refusal(const Call& call) const override;
+  std::string refusal(const Call& call) const override {
+    if (call.gpu) return "mpi works on memory of the host, not of a GPU";
+    const std::string too_many = refusal_of_counts(call, size_);
+    if (!too_many.empty()) return too_many;
+    if (mpi_type(call.type) || !shape_of(call.operation).is_reduction) return "";
+    return "MPI knows no " + std::string(to_string(call.type)) + "; use shm+tcp";
+  }
   std::string message_refusal(const ConstElements& data, bool, int tag) const override {
     if (tag > most_tag_) return "this MPI's largest tag is " + std::to_string(most_tag_);
     return refusal_of_count(data.count * size_bytes(data.type));
   }
-  void run(const Call& call, const Turn& turn) override;
+  void run(const Call& call, const Turn& turn) override {
+    if (is_debug_) compare(call, turn);
+    const Held<CollectiveState> state(has_left_);
+    state->in.set(call.counts_in, size_);
+    state->out.set(call.counts_out, size_);
+    must(issue(call, rank_, state->in, state->out, state->requests[0], collectives_.get()), "MPI");
+    wait(state->requests[0], turn.deadline);
+    const bool has_result = call.op == ReduceOp::Avg && call.output != nullptr;
+    if (has_result) divide(call.output, call.type, call.count, size_);
+  }
+
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override;
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                        int tag) override;
@@ -222,21 +361,67 @@ class MpiBackend final : public Backend {
 
   // Waits until the request is done. Throws after the deadline or an abort.
   void wait(MPI_Request& request, Deadline deadline, MPI_Status* status = MPI_STATUS_IGNORE,
-            std::optional<int> peer = {});
+            std::optional<int> peer = {}) {
+    int is_done = 0;
+    for (int looks = 1; is_done == 0; ++looks) {
+      must(MPI_Test(&request, &is_done, status), "MPI_Test", peer);
+      if (is_done != 0) return;
+      if (is_aborted_) throw BackendFailure(Kind::Broken, "aborted");
+      constexpr int kBetweenClocks = 64;
+      if (looks % kBetweenClocks != 0) continue;
+      sched_yield();
+      if (std::chrono::steady_clock::now() >= deadline) {
+        throw BackendFailure(Kind::Timeout, peer, "the others did not do their part in time");
+      }
+    }
+  }
+
   // Whether wait() would return or throw at once.
   bool would_end(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE,
-                 std::optional<int> peer = {});
+                 std::optional<int> peer = {}) {
+    int is_done = 0;
+    must(MPI_Test(&request, &is_done, status), "MPI_Test", peer);
+    return is_done != 0 || is_aborted_;
+  }
   MPI_Comm headers() const { return headers_.get(); }
   MPI_Comm payloads() const { return payloads_.get(); }
   // Of a Held.
   std::atomic<bool>& has_left() { return has_left_; }
 
  private:
-  MPI_Comm make_communicator(int tag) const;
-  void compare(const Call& call, const Turn& turn);
+  MPI_Comm make_communicator(int tag) const {
+    const WorldErrorsReturned errors;
+    MPI_Group world = MPI_GROUP_NULL;
+    MPI_Group group = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    must(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+    must(MPI_Group_incl(world, static_cast<int>(members_.size()), members_.data(), &group),
+         "MPI_Group_incl");
+    must(MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &comm), "MPI_Comm_create_group");
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    return comm;
+  }
+
+  void compare(const Call& call, const Turn& turn) {
+    check_same_calls(turn.sequence, told_by_all<Signature>({signature_of(call, size_)}, turn));
+    if (!has_private_counts(call)) return;
+    check_part_counts(call, turn.sequence, told_by_all(part_counts(call, rank_, size_), turn),
+                      size_);
+  }
   // In rank order.
   template <typename T>
-  std::vector<T> told_by_all(std::vector<T> mine, const Turn& turn);
+  std::vector<T> told_by_all(std::vector<T> mine, const Turn& turn) {
+    const Held<ComparisonState<T>> state(has_left_);
+    state->all.resize(mine.size() * static_cast<std::size_t>(size_));
+    state->mine = std::move(mine);
+    const int bytes = to_int(state->mine.size() * sizeof(T));
+    must(MPI_Iallgather(state->mine.data(), bytes, MPI_BYTE, state->all.data(), bytes, MPI_BYTE,
+                        collectives_.get(), &state->requests[0]),
+         "MPI_Iallgather");
+    wait(state->requests[0], turn.deadline);
+    return std::move(state->all);
+  }
 
   const int rank_;
   const int size_;
@@ -250,80 +435,6 @@ class MpiBackend final : public Backend {
   std::atomic<bool> is_aborted_ = false;
   std::atomic<std::uint32_t> messages_ = 0;  // sent
 };
-
-std::string MpiBackend::refusal(const Call& call) const {
-  if (call.gpu) return "mpi works on memory of the host, not of a GPU";
-  const std::string too_many = refusal_of_counts(call, size_);
-  if (!too_many.empty()) return too_many;
-  if (mpi_type(call.type) || !shape_of(call.operation).is_reduction) return "";
-  return "MPI knows no " + std::string(to_string(call.type)) + "; use shm+tcp";
-}
-
-void MpiBackend::run(const Call& call, const Turn& turn) {
-  if (is_debug_) compare(call, turn);
-  const Held<CollectiveState> state(has_left_);
-  state->in.set(call.counts_in, size_);
-  state->out.set(call.counts_out, size_);
-  must(issue(call, rank_, state->in, state->out, state->requests[0], collectives_.get()), "MPI");
-  wait(state->requests[0], turn.deadline);
-  const bool has_result = call.op == ReduceOp::Avg && call.output != nullptr;
-  if (has_result) divide(call.output, call.type, call.count, size_);
-}
-
-bool MpiBackend::would_end(MPI_Request& request, MPI_Status* status, std::optional<int> peer) {
-  int is_done = 0;
-  must(MPI_Test(&request, &is_done, status), "MPI_Test", peer);
-  return is_done != 0 || is_aborted_;
-}
-
-void MpiBackend::wait(MPI_Request& request, Deadline deadline, MPI_Status* status,
-                      std::optional<int> peer) {
-  int is_done = 0;
-  for (int looks = 1; is_done == 0; ++looks) {
-    must(MPI_Test(&request, &is_done, status), "MPI_Test", peer);
-    if (is_done != 0) return;
-    if (is_aborted_) throw BackendFailure(Kind::Broken, "aborted");
-    constexpr int kBetweenClocks = 64;
-    if (looks % kBetweenClocks != 0) continue;
-    sched_yield();
-    if (std::chrono::steady_clock::now() >= deadline) {
-      throw BackendFailure(Kind::Timeout, peer, "the others did not do their part in time");
-    }
-  }
-}
-
-MPI_Comm MpiBackend::make_communicator(int tag) const {
-  const WorldErrorsReturned errors;
-  MPI_Group world = MPI_GROUP_NULL;
-  MPI_Group group = MPI_GROUP_NULL;
-  MPI_Comm comm = MPI_COMM_NULL;
-  must(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
-  must(MPI_Group_incl(world, static_cast<int>(members_.size()), members_.data(), &group),
-       "MPI_Group_incl");
-  must(MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &comm), "MPI_Comm_create_group");
-  MPI_Group_free(&group);
-  MPI_Group_free(&world);
-  return comm;
-}
-
-void MpiBackend::compare(const Call& call, const Turn& turn) {
-  check_same_calls(turn.sequence, told_by_all<Signature>({signature_of(call, size_)}, turn));
-  if (!has_private_counts(call)) return;
-  check_part_counts(call, turn.sequence, told_by_all(part_counts(call, rank_, size_), turn), size_);
-}
-
-template <typename T>
-std::vector<T> MpiBackend::told_by_all(std::vector<T> mine, const Turn& turn) {
-  const Held<ComparisonState<T>> state(has_left_);
-  state->all.resize(mine.size() * static_cast<std::size_t>(size_));
-  state->mine = std::move(mine);
-  const int bytes = to_int(state->mine.size() * sizeof(T));
-  must(MPI_Iallgather(state->mine.data(), bytes, MPI_BYTE, state->all.data(), bytes, MPI_BYTE,
-                      collectives_.get(), &state->requests[0]),
-       "MPI_Iallgather");
-  wait(state->requests[0], turn.deadline);
-  return std::move(state->all);
-}
 
 // --- Messages: a header that describes the payload, then the payload under a separate tag, so that
 // several messages of one rank can be received at the same time
