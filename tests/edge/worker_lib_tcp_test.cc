@@ -25,7 +25,7 @@
 #include "tests/support/mesh_ranks.h"
 #include "tests/support/process.h"
 #include "worker_lib/mesh/gather_texts.h"
-#include "worker_lib/mesh/mesh_backend.h"
+#include "worker_lib/mesh/mesh.h"
 #include "worker_lib/tcp/frames.h"
 #include "worker_lib/tcp/job_key.h"
 #include "worker_lib/tcp/sockets.h"

@@ -27,7 +27,6 @@
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/mesh/gather_texts.h"
-#include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/mesh/message.h"
 #include "worker_lib/tcp/tcp_mesh.h"
 

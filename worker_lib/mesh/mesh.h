@@ -1,5 +1,5 @@
-// core. The interface of a transport: messages between the processes of one group. Collectives and
-// messages are built on it (mesh_backend.h).
+// core. The interface of a transport: messages between the processes of one group, and the backend
+// that is built on it.
 //
 // Slots:   match messages: a send and a receive with the same two ranks and slot, in the order in
 //          which they were started.
@@ -52,5 +52,16 @@ class Mesh {
   virtual std::vector<Lifeline> lifelines() const = 0;
   virtual bool tell_lost(int rank) noexcept = 0;
 };
+
+// A backend over a mesh: all collectives, with the algorithms of worker_lib/algorithms, and
+// messages.
+//
+// The mesh identifies every call by a hash of its arguments. Calls that differ between ranks are
+// therefore never matched: they time out, or with DRUN_DEBUG=1 fail at once with Mismatch on every
+// rank.
+//
+// `messages`: the mesh for messages, which also has the lifelines; null: the same.
+std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug,
+                                           std::unique_ptr<Mesh> messages = nullptr);
 
 }  // namespace drun::worker

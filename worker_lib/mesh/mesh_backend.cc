@@ -1,4 +1,3 @@
-#include "worker_lib/mesh/mesh_backend.h"
 
 #include <atomic>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/base/signature.h"
+#include "worker_lib/mesh/mesh.h"
 
 namespace drun::worker {
 namespace {

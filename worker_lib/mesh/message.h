@@ -42,9 +42,18 @@ struct PendingReceive {
 
   std::optional<int> peer() const { return sender ? sender : from; }
   // Matches it with a message of that size. False if the message does not fit, and must be dropped.
-  bool accept(int from_rank, std::size_t message_bytes);
+  bool accept(int from_rank, std::size_t message_bytes) {
+    sender = from_rank;
+    size_bytes = message_bytes;
+    if (message_bytes <= room_bytes) return true;
+    misfit = "rank " + std::to_string(from_rank) + " sends " + std::to_string(message_bytes) +
+             " bytes, this rank has room for " + std::to_string(room_bytes);
+    return false;
+  }
   // Throws Mismatch if the message does not fit.
-  void check_fit() const;
+  void check_fit() const {
+    if (!misfit.empty()) throw BackendFailure(WorkerError::Kind::Mismatch, sender, misfit);
+  }
 };
 
 // A message that has arrived before its receive.
@@ -64,12 +73,26 @@ struct PeerEnd {
   bool is_told = false;        // tell_lost() has named the rank
   bool is_of_network = false;  // the process may live
 
-  BackendFailure failure(int rank) const;  // PeerLost
+  BackendFailure failure(int rank) const {
+    const std::string name = "rank " + std::to_string(rank);
+    if (is_told)
+      return {WorkerError::Kind::PeerLost, rank, name + " ended before it had done its part", true};
+    return {WorkerError::Kind::PeerLost, rank, "lost the connection to " + name + ": " + why};
+  }
 };
-BackendFailure loss_of_all_others();
+inline BackendFailure loss_of_all_others() {
+  return {WorkerError::Kind::PeerLost, std::nullopt, "lost the connections to the others"};
+}
 // Timeout of a message that waits for that rank, or for any.
-BackendFailure lateness_of_peer(std::optional<int> peer);
+inline BackendFailure lateness_of_peer(std::optional<int> peer) {
+  return {WorkerError::Kind::Timeout, peer,
+          (peer ? "rank " + std::to_string(*peer) + " did not do its"
+                : std::string("the others did not do their")) +
+              " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else"};
+}
 // Broken: another operation of this rank has called abort().
-BackendFailure aborted_failure();
+inline BackendFailure aborted_failure() {
+  return {WorkerError::Kind::Broken, std::nullopt, "another operation of this rank has failed"};
+}
 
 }  // namespace drun::worker

@@ -16,7 +16,6 @@
 
 #include "worker_lib/mesh/driven_mesh.h"
 #include "worker_lib/mesh/matcher.h"
-#include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/tcp/connections.h"
 #include "worker_lib/tcp/frames.h"
 #include "worker_lib/tcp/pending_messages.h"

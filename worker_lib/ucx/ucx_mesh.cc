@@ -31,7 +31,6 @@
 #include "worker_lib/base/process.h"
 #include "worker_lib/mesh/driven_mesh.h"
 #include "worker_lib/mesh/gather_texts.h"
-#include "worker_lib/mesh/mesh_backend.h"
 #include "worker_lib/tcp/tcp_mesh.h"
 
 namespace drun::worker {
