@@ -7,7 +7,6 @@
 #include "tests/support/collective_model.h"
 #include "tests/support/memory_mesh.h"
 #include "worker_lib/algorithms/collectives.h"
-#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/base/signature.h"
 
 namespace drun::test {

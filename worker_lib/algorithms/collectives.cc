@@ -8,7 +8,7 @@
 
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/algorithms/pipelines.h"
-#include "worker_lib/base/solo_backend.h"
+#include "worker_lib/base/signature.h"
 #include "worker_lib/math/reduce.h"
 
 namespace drun::worker {
@@ -31,15 +31,26 @@ void copy(void* to, const void* from, std::size_t size_bytes) {
 
 char* at(void* data, std::size_t offset) { return static_cast<char*>(data) + offset; }
 
+// Distances from this rank.
+struct Partners {
+  int to = 0;
+  int from = 0;
+};
+// Sends and receives as many bytes at the same time.
+void exchange(Exchange& mesh, Partners partners, const void* out, void* in,
+              std::size_t size_bytes) {
+  const Handle arriving = mesh.recv(mesh.rank_after(mesh.rank(), partners.from), in, size_bytes);
+  const Handle leaving = mesh.send(mesh.rank_after(mesh.rank(), partners.to), out, size_bytes);
+  mesh.wait(arriving);
+  mesh.wait(leaving);
+}
+
 // In round k each rank notifies the rank 2^k after it; in the end every rank depends on all others.
 void barrier(Exchange& mesh) {
   char told = 0;
   char heard = 0;
   for (int distance = 1; distance < mesh.size(); distance *= 2) {
-    const Handle in = mesh.recv(mesh.rank_after(mesh.rank(), -distance), &heard, sizeof heard);
-    const Handle out = mesh.send(mesh.rank_after(mesh.rank(), distance), &told, sizeof told);
-    mesh.wait(in);
-    mesh.wait(out);
+    exchange(mesh, {.to = distance, .from = -distance}, &told, &heard, sizeof heard);
   }
 }
 
@@ -122,10 +133,8 @@ void doubling_all_reduce(Exchange& mesh, const Elements& data, ReduceOp op) {
   for (int bit = 1; bit < power; bit *= 2) {
     const int other = index ^ bit;
     const int partner = other < extra ? 2 * other + 1 : other + extra;
-    const Handle in = mesh.recv(partner, inbox.get(), bytes);
-    const Handle out = mesh.send(partner, data.data, bytes);
-    mesh.wait(in);
-    mesh.wait(out);
+    const int distance = partner - me;
+    exchange(mesh, {.to = distance, .from = distance}, data.data, inbox.get(), bytes);
     if (partner < me) {
       reduce(data.data, inbox.get(), data.data, data.count);
     } else {
@@ -207,11 +216,7 @@ void bruck_all_gather(Exchange& mesh, const void* input, void* output, std::size
   for (std::size_t have = 1; have < size; have *= 2) {
     const std::size_t bytes = std::min(have, size - have) * part_bytes;
     const int distance = static_cast<int>(have);
-    const Handle in =
-        mesh.recv(mesh.rank_after(mesh.rank(), distance), &all[have * part_bytes], bytes);
-    const Handle out = mesh.send(mesh.rank_after(mesh.rank(), -distance), all.data(), bytes);
-    mesh.wait(in);
-    mesh.wait(out);
+    exchange(mesh, {.to = -distance, .from = distance}, all.data(), &all[have * part_bytes], bytes);
   }
   const std::size_t before = static_cast<std::size_t>(mesh.rank()) * part_bytes;
   copy(at(output, before), all.data(), all.size() - before);
@@ -260,8 +265,14 @@ void reduce_scatter(Exchange& mesh, const Call& call) {
 
 }  // namespace
 
+void run_alone(const Call& call) {
+  std::size_t count = call.count;
+  if (call.is_uneven && call.operation == Operation::AllToAll) count = call.counts_in[0];
+  if (call.output != nullptr) copy(call.output, call.input, count * size_bytes(call.type));
+}
+
 void run_collective(Exchange& mesh, const Call& call) {
-  if (mesh.size() == 1) return SoloBackend().run(call, Turn{});
+  if (mesh.size() == 1) return run_alone(call);
   if (call.operation != Operation::Barrier && !call.is_uneven && call.count == 0) return;
   switch (call.operation) {
     case Operation::Barrier:
@@ -281,6 +292,54 @@ void run_collective(Exchange& mesh, const Call& call) {
     case Operation::ReduceScatter:
       return reduce_scatter(mesh, call);
   }
+}
+
+// --- Comparison of calls
+
+namespace {
+
+// What ranks tell each other.
+struct Note {
+  Signature call{};
+  char is_agreed = 1;  // as far as the sender has heard
+};
+
+// In round k each rank notifies the rank 2^k after it; in the end a difference on any rank has
+// reached all others.
+bool is_agreed_by_all(Exchange& mesh, const Signature& call) {
+  bool is_agreed = true;
+  for (int distance = 1; distance < mesh.size(); distance *= 2) {
+    const Note told{call, static_cast<char>(is_agreed)};
+    Note heard;
+    exchange(mesh, {.to = distance, .from = -distance}, &told, &heard, sizeof heard);
+    is_agreed = is_agreed && heard.is_agreed != 0 && heard.call == call;
+  }
+  return is_agreed;
+}
+
+// Each rank's `mine`, in rank order.
+template <typename T>
+std::vector<T> all_of(Exchange& mesh, const std::vector<T>& mine) {
+  std::vector<T> all(mine.size() * static_cast<std::size_t>(mesh.size()));
+  run_collective(mesh, {.operation = Operation::AllGather,
+                        .input = mine.data(),
+                        .output = all.data(),
+                        .count = mine.size() * sizeof(T)});
+  return all;
+}
+
+}  // namespace
+
+void agree(Exchange& mesh, const Call& call, std::uint32_t sequence) {
+  const Signature mine = signature_of(call, mesh.size());
+  if (is_agreed_by_all(mesh, mine)) return;
+  check_same_calls(sequence, all_of<Signature>(mesh, {mine}));
+}
+
+void compare_counts(Exchange& mesh, const Call& call, std::uint32_t sequence) {
+  if (!has_private_counts(call)) return;
+  const PartCounts mine = part_counts(call, mesh.rank(), mesh.size());
+  check_part_counts(call, sequence, all_of(mesh, mine), mesh.size());
 }
 
 }  // namespace drun::worker

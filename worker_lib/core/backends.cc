@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "worker_lib/base/solo_backend.h"
+#include "worker_lib/algorithms/collectives.h"
 #include "worker_lib/gloo/gloo_backend.h"
 #include "worker_lib/nccl/gpu.h"
 #include "worker_lib/nccl/library.h"
@@ -38,6 +38,16 @@ constexpr std::array kBuiltIn{
     BuiltIn{.name = "shm", .connect = connect_shm},
     BuiltIn{.name = "tcp", .connect = connect_tcp, .uses_network = true},
     BuiltIn{.name = "ucx", .connect = connect_ucx, .uses_network = true},
+};
+
+class SoloBackend final : public Backend {
+ public:
+  std::string name() const override { return "solo"; }
+  std::string refusal(const Call& call) const override {
+    return call.gpu ? "solo works on memory of the host, not of a GPU" : "";
+  }
+  void run(const Call& call, const Turn&) override { run_alone(call); }
+  void abort() noexcept override {}
 };
 
 // Null if there is none of that name.

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "worker_lib/algorithms/collectives.h"
-#include "worker_lib/algorithms/debug_check.h"
 #include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/mesh/mesh.h"
