@@ -43,6 +43,13 @@ inline TreePlace place_in_tree(int rank, int size) {
 
 // --- The part of each rank in a buffer that holds all parts in rank order
 
+// `count` elements, divided as evenly as possible.
+inline std::vector<std::size_t> even_counts(std::size_t count, std::size_t parts) {
+  std::vector<std::size_t> counts(parts, count / parts);
+  for (std::size_t i = 0; i < count % parts; ++i) ++counts[i];
+  return counts;
+}
+
 class Parts {
  public:
   // `counts`: per rank; null: `count` elements for every rank.
@@ -55,9 +62,7 @@ class Parts {
   }
   // `count` elements in total, divided as evenly as possible.
   static Parts shares(std::size_t count, std::size_t element_bytes, int size) {
-    const auto ranks = static_cast<std::size_t>(size);
-    std::vector<std::size_t> counts(ranks, count / ranks);
-    for (std::size_t i = 0; i < count % ranks; ++i) ++counts[i];
+    const std::vector<std::size_t> counts = even_counts(count, static_cast<std::size_t>(size));
     return Parts(counts.data(), 0, element_bytes, size);
   }
 

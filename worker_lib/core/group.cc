@@ -13,6 +13,7 @@
 #include "worker_lib/base/signature.h"
 #include "worker_lib/core/pulse.h"
 #include "worker_lib/mesh/gather_texts.h"
+#include "worker_lib/node/node_layout.h"
 
 namespace drun {
 namespace {
@@ -620,13 +621,9 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::create(const Subgroup&
   const bool is_renumbered = !std::is_sorted(ranks.begin(), ranks.end()) ||
                              ranks.back() != static_cast<int>(ranks.size()) - 1;
   const char* const numbering = is_renumbered ? " (numbered as in the new group)" : "";
-  const auto ended_rank = [&](const std::vector<int>& asked) {
-    const auto has_ended = [&](int rank) {
-      return failure_.ended_rank({ranks[static_cast<std::size_t>(rank)]}, Milliseconds(0));
-    };
-    const auto found = std::find_if(asked.begin(), asked.end(), has_ended);
-    return found == asked.end() ? std::nullopt : std::optional<int>(*found);
-  };
+  const auto ended_rank = worker::ended_among(
+      [this](const std::vector<int>& asked) { return failure_.ended_rank(asked, Milliseconds(0)); },
+      ranks);
   try {
     parts.backend = worker::connect_backend(parts, limit.deadline, std::move(*shared), ended_rank);
   } catch (const BackendFailure& failure) {

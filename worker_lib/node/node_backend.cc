@@ -13,7 +13,6 @@
 
 #include "worker_lib/base/cores.h"
 #include "worker_lib/mesh/matcher.h"
-#include "worker_lib/node/member.h"
 #include "worker_lib/node/node_collectives.h"
 #include "worker_lib/node/node_layout.h"
 

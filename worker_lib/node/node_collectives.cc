@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <future>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -137,9 +138,7 @@ class Collectives final : public NodeCollectives {
 
   // The elements that each rank of a node works on.
   std::vector<std::size_t> shares_of(std::size_t count) const {
-    std::vector<std::size_t> shares(locals(), count / locals());
-    for (std::size_t i = 0; i < count % locals(); ++i) ++shares[i];
-    return shares;
+    return even_counts(count, locals());
   }
   // Not filled with zeros.
   using Memory = std::unique_ptr<char[]>;
@@ -501,6 +500,32 @@ class Collectives final : public NodeCollectives {
 };
 
 }  // namespace
+
+Member connect_member(const BackendContext& group, std::vector<int> ranks, std::string name,
+                      std::string what, const BackendFactory& factory) {
+  BackendContext context = group;
+  const auto me = std::find(ranks.begin(), ranks.end(), group.rank);
+  context.rank = static_cast<int>(me - ranks.begin());
+  context.size = static_cast<int>(ranks.size());
+  context.is_debug = false;  // compared by the group as a whole
+  context.node_of = nodes_among(group.node_of, ranks);
+  if (group.store) context.store = make_prefix_key_store(std::move(name), group.store);
+  if (group.ended_rank) context.ended_rank = ended_among(group.ended_rank, ranks);
+  Member member{.backend = nullptr, .ranks = std::move(ranks), .what = std::move(what)};
+  member.backend = within(member, [&] { return factory(context); });
+  return member;
+}
+
+BackendFailure translated(const Member& member, const BackendFailure& failure) {
+  const std::string message =
+      "among " + member.what + " (numbered from 0 there): " + failure.what();
+  const bool is_known =
+      failure.peer && *failure.peer >= 0 && *failure.peer < static_cast<int>(member.ranks.size());
+  if (!is_known) return {failure.kind, std::nullopt, message, failure.has_peer_ended};
+  const int peer = member.ranks[static_cast<std::size_t>(*failure.peer)];
+  return {failure.kind, peer, "because of rank " + std::to_string(peer) + ", " + message,
+          failure.has_peer_ended};
+}
 
 std::unique_ptr<NodeCollectives> make_node_collectives(const NodeLayout& layout,
                                                        const NodeMembers& members, int rank,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,17 @@ inline std::vector<int> nodes_among(const std::vector<int>& node_of,
     numbers.push_back(static_cast<int>(known - met.begin()));
   }
   return numbers;
+}
+
+// BackendContext::ended_rank of these ranks, numbered from 0. `ended`: of the group.
+inline auto ended_among(std::function<std::optional<int>(const std::vector<int>&)> ended,
+                        std::vector<int> ranks) {
+  return [ended = std::move(ended),
+          ranks = std::move(ranks)](const std::vector<int>& asked) -> std::optional<int> {
+    for (const int rank : asked)
+      if (ended({ranks[static_cast<std::size_t>(rank)]})) return rank;
+    return std::nullopt;
+  };
 }
 
 class NodeLayout {
