@@ -159,25 +159,20 @@ bool GroupFailure::has_first_cause() {
 
 Cause GroupFailure::publish(const Cause& cause) {
   if (!parts_.store) return cause;
-  try {
-    const std::string winner =
-        parts_.store->compare_set("first_cause", "", encode(cause), kPromptTime);
-    return decode_cause(winner).value_or(cause);
-  } catch (const WorkerError&) {
-    // No thread of this rank waits for the store any longer.
-    parts_.backend->abort();
+  for (const Milliseconds time : {kPromptTime, kReportTime}) {
+    try {
+      const std::string winner = parts_.store->compare_set("first_cause", "", encode(cause), time);
+      return decode_cause(winner).value_or(cause);
+    } catch (const WorkerError&) {
+      // No thread of this rank waits for the store any longer.
+      parts_.backend->abort();
+    }
   }
-  try {
-    const std::string winner =
-        parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);
-    return decode_cause(winner).value_or(cause);
-  } catch (const WorkerError&) {
-    // The store is gone too, so this rank's own cause is used.
-    if (cause.kind != Kind::PeerLost || !parts_.job->rank0_hosts_store) return cause;
-    Cause better = cause;
-    better.message += "; the store, which the job's rank 0 hosts, is gone too";
-    return better;
-  }
+  // The store is gone too, so this rank's own cause is used.
+  Cause own = cause;
+  if (cause.kind == Kind::PeerLost && parts_.job->rank0_hosts_store)
+    own.message += "; the store, which the job's rank 0 hosts, is gone too";
+  return own;
 }
 
 }  // namespace drun::worker

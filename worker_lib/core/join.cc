@@ -1,23 +1,30 @@
 #include "worker_lib/core/join.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "rendezvous/base/bytes.h"
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/process.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/gloo/gloo_backend.h"
+#include "worker_lib/mesh/gather_texts.h"
 #include "worker_lib/node/node_layout.h"
 #include "worker_lib/start/hosted_store.h"
 #include "worker_lib/start/init_plan.h"
 #include "worker_lib/start/local_address.h"
-#include "worker_lib/start/node_map.h"
 #include "worker_lib/store/file_key_store.h"
 
 namespace drun::worker {
@@ -58,7 +65,60 @@ T value_or_throw(Result<T> result, int rank = -1) {
   return std::move(result).value();
 }
 
-// Connects this rank to the group.
+// --- Which ranks are on which node. Ranks are on one node if they see the same boot of the same
+// kernel and the same network namespace, so that they can connect over loopback and pass memory to
+// each other.
+
+std::string this_node() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::array<char, 64> network{};
+  const ssize_t length = readlink("/proc/self/ns/net", network.data(), network.size());
+  // Where /proc does not tell, the host's name must do.
+  if (boot.empty() || length <= 0) {
+    std::array<char, 256> host{};
+    gethostname(host.data(), host.size() - 1);
+    return host.data();
+  }
+  return boot + " " + std::string(network.data(), static_cast<std::size_t>(length));
+}
+
+struct RankPlace {
+  int node = 0;         // numbered from 0 in the order of the nodes' first ranks
+  ProcessName process;  // also for ranks on other nodes
+};
+
+// The place of each rank. Each rank sends one request; rank 0 sends one more per other rank.
+std::vector<RankPlace> map_nodes(const std::shared_ptr<KeyStore>& store, int rank, int size,
+                                 Deadline deadline) {
+  const ProcessName process = own_process();
+  std::string own;
+  ByteWriter writer(own);
+  writer.u32(process.pid);
+  writer.u64(process.pid_namespace);
+  writer.u64(process.started);
+  writer.u64(hash_of(this_node()));
+  BackendContext group;
+  group.rank = rank;
+  group.size = size;
+  group.store = store;
+  group.deadline = deadline;
+  std::map<std::uint64_t, int> numbers;  // of the nodes
+  std::vector<RankPlace> places;
+  for (const std::string& text : gather_texts(group, "node", own)) {
+    ByteReader reader(text);
+    RankPlace place;
+    place.process.pid = reader.u32();
+    place.process.pid_namespace = reader.u64();
+    place.process.started = reader.u64();
+    place.node = numbers.emplace(reader.u64(), static_cast<int>(numbers.size())).first->second;
+    places.push_back(place);
+  }
+  return places;
+}
+
+// --- Connects this rank to the group.
+
 class Joining {
  public:
   Joining(const InitOptions& options, InitPlan plan, BackendChoice backend)

@@ -32,7 +32,7 @@ int milliseconds_until(Deadline deadline) {
 }  // namespace
 
 Watch::Watch() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (wake_fd_ < 0) {
+  if (!wake_fd_) {
     throw BackendFailure(WorkerError::Kind::System,
                          "cannot watch the other ranks: " + error_text(errno));
   }
@@ -45,7 +45,6 @@ Watch::~Watch() {
     if (thread_.joinable()) start_or_wake();
   }
   if (thread_.joinable()) thread_.join();
-  close(wake_fd_);
 }
 
 void Watch::start() {
@@ -113,7 +112,7 @@ void Watch::start_or_wake() {
     return;
   }
   const std::uint64_t one = 1;
-  if (write(wake_fd_, &one, sizeof(one)) < 0) return;  // full: it will wake anyway
+  if (write(wake_fd_.get(), &one, sizeof(one)) < 0) return;  // full: it will wake anyway
 }
 
 void Watch::run() {
@@ -133,7 +132,7 @@ std::vector<int> Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
   }
   std::sort(watched.begin(), watched.end());
   watched.erase(std::unique(watched.begin(), watched.end()), watched.end());
-  std::vector<pollfd> fds{{.fd = wake_fd_, .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> fds{{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0}};
   for (const int fd : watched) fds.push_back({fd, POLLIN, 0});
   awake_at_ = number_of(kNever);
   const Deadline next = next_deadline();
@@ -142,10 +141,10 @@ std::vector<int> Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   poll(fds.data(), fds.size(), timeout);
   std::uint64_t count = 0;
-  if (read(wake_fd_, &count, sizeof(count)) < 0) count = 0;  // it was not woken
+  if (read(wake_fd_.get(), &count, sizeof(count)) < 0) count = 0;  // it was not woken
   std::vector<int> ready;
   for (const pollfd& each : fds)
-    if (each.revents != 0 && each.fd != wake_fd_) ready.push_back(each.fd);
+    if (each.revents != 0 && each.fd != wake_fd_.get()) ready.push_back(each.fd);
   lock.lock();
   return ready;
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "drun/backend.h"
+#include "rendezvous/base/unique_fd.h"
 #include "worker_lib/base/threads.h"
 
 namespace drun::worker {
@@ -85,7 +86,7 @@ class Watch {
   void call_late(std::unique_lock<std::mutex>& lock);
   void call_ended(std::unique_lock<std::mutex>& lock, const std::vector<int>& ready);
 
-  int wake_fd_ = -1;
+  const UniqueFd wake_fd_;
   std::mutex mutex_;
   std::condition_variable called_;
   std::map<Id, Lines> lines_;

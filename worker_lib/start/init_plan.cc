@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "rendezvous/base/text.h"
+
 namespace drun::worker {
 namespace {
 
@@ -14,10 +16,9 @@ Error usage(std::string_view method, const std::string& sentence) {
 }
 
 Result<void> read_query(std::string_view query, std::string_view whole, InitMethod& method) {
-  while (!query.empty()) {
-    const std::size_t end = std::min(query.find('&'), query.size());
-    const std::string_view entry = query.substr(0, end);
-    query.remove_prefix(std::min(end + 1, query.size()));
+  if (query.ends_with('&')) query.remove_suffix(1);
+  if (query.empty()) return {};
+  for (const std::string_view entry : split(query, '&')) {
     const std::size_t equals = entry.find('=');
     const std::string_view key = entry.substr(0, equals);
     if (equals == std::string_view::npos || (key != "rank" && key != "world_size")) {
@@ -43,7 +44,7 @@ Result<void> read_tcp(std::string_view address, std::string_view whole, InitMeth
 // file:///path, or file://localhost/path as the standard for such addresses has it.
 Result<void> read_file(std::string_view rest, std::string_view whole, InitMethod& method) {
   constexpr std::string_view kHere = "localhost/";
-  if (rest.substr(0, kHere.size()) == kHere) rest.remove_prefix(kHere.size() - 1);
+  if (rest.starts_with(kHere)) rest.remove_prefix(kHere.size() - 1);
   if (rest.empty() || rest.front() != '/' || rest.back() == '/') {
     return usage(whole, " needs the whole path of a file: file:///tmp/my-job");
   }
@@ -52,7 +53,7 @@ Result<void> read_file(std::string_view rest, std::string_view whole, InitMethod
 }
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
-  if (text.substr(0, prefix.size()) != prefix) return false;
+  if (!text.starts_with(prefix)) return false;
   text.remove_prefix(prefix.size());
   return true;
 }

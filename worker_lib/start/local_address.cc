@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -13,21 +12,17 @@
 #include <memory>
 #include <set>
 
+#include "rendezvous/base/unique_fd.h"
+
 namespace drun::worker {
 namespace {
 
-struct AddressesDeleter {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-struct InterfacesDeleter {
-  void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
-using Interfaces = std::unique_ptr<ifaddrs, InterfacesDeleter>;
+using Interfaces = std::unique_ptr<ifaddrs, decltype(&freeifaddrs)>;
 
 // Null, with errno, if they cannot be listed.
 Interfaces list_interfaces() {
   ifaddrs* found = nullptr;
-  return Interfaces(getifaddrs(&found) == 0 ? found : nullptr);
+  return Interfaces(getifaddrs(&found) == 0 ? found : nullptr, freeifaddrs);
 }
 
 int family_of(const ifaddrs& interface) {
@@ -54,15 +49,13 @@ Result<LocalAddress> numeric(const sockaddr* address) {
 
 // Connecting a datagram socket only asks the routing table.
 Result<LocalAddress> route_to(const addrinfo& target) {
-  const int fd = socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return system_error("open a socket", errno);
+  const UniqueFd fd(socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) return system_error("open a socket", errno);
   sockaddr_storage local{};
   socklen_t size = sizeof local;
-  const bool is_routed = connect(fd, target.ai_addr, target.ai_addrlen) == 0 &&
-                         getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0;
-  const int error_number = errno;
-  close(fd);
-  if (!is_routed) return Error{ErrorCode::Unreachable, system_message(error_number)};
+  const bool is_routed = connect(fd.get(), target.ai_addr, target.ai_addrlen) == 0 &&
+                         getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) == 0;
+  if (!is_routed) return Error{ErrorCode::Unreachable, system_message(errno)};
   return numeric(reinterpret_cast<const sockaddr*>(&local));
 }
 
@@ -77,7 +70,7 @@ Result<LocalAddress> address_towards(const std::string& host, std::uint16_t port
     return Error{ErrorCode::Unreachable,
                  "cannot resolve MASTER_ADDR \"" + host + "\": " + gai_strerror(failed)};
   }
-  const std::unique_ptr<addrinfo, AddressesDeleter> list(found);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, freeaddrinfo);
   Error last{ErrorCode::Unreachable, "no address"};
   for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
     Result<LocalAddress> local = route_to(*each);
