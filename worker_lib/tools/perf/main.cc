@@ -8,7 +8,6 @@
 #include "drun/process_group.h"
 #include "drun/record.h"
 #include "worker_lib/nccl/nccl_backend.h"
-#include "worker_lib/tools/perf/buffer.h"
 #include "worker_lib/tools/perf/measure.h"
 #include "worker_lib/tools/perf/options.h"
 

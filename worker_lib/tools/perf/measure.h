@@ -7,17 +7,31 @@
 // Units:   bytes as nccl-tests counts them: of the whole buffer for broadcast, reduce and
 //          all_reduce; of all ranks' parts together for gather, all_gather, scatter, reduce_scatter
 //          and all_to_all; of one message.
-// Errors:  throws std::runtime_error for a wrong result, the group's WorkerError, and
-//          BackendFailure for an error of the GPU's driver.
+// Errors:  throws std::runtime_error for a wrong result, the group's WorkerError, BackendFailure
+// for an
+//          error of the GPU's driver, and std::bad_alloc.
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string>
 
 #include "drun/process_group.h"
-#include "worker_lib/tools/perf/buffer.h"
+#include "worker_lib/nccl/gpu.h"
 #include "worker_lib/tools/perf/options.h"
 
 namespace drun::perf {
+
+struct Place {
+  bool is_shared = false;  // memory of alloc_shared
+  // Null: host memory.
+  std::shared_ptr<const worker::Gpu> gpu = nullptr;
+  std::shared_ptr<const worker::OwnStream> stream = nullptr;  // of the GPU; operations follow it
+};
+
+// The place of this rank. Selects the GPU like the backend nccl: by local rank.
+Place place_for(const Options& options, const ProcessGroup& group);
+std::string to_string(const Place& place);  // "cpu", "cuda:0"
 
 struct Measured {
   std::size_t bytes = 0;  // requested bytes, rounded to whole elements per rank
