@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "worker_lib/algorithms/collectives.h"
@@ -142,21 +143,16 @@ class MemoryBackend final : public Backend {
     look_for_cuda();
     if (is_surely_hosts(call)) return host_->refusal(call);
     if (!call.gpu) check_same_memory(cuda_, call.input, call.output);
-    if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->refusal(on(*gpu, call));
-    return host_->refusal(call);
+    return serve(call, [](const Backend& by, const Call& what) { return by.refusal(what); });
   }
   void run(const Call& call, const Turn& turn) override {
-    if (is_surely_hosts(call)) return host_->run(call, turn);
-    if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->run(on(*gpu, call), turn);
-    host_->run(call, turn);
+    serve(call, [&](Backend& by, const Call& what) { by.run(what, turn); });
   }
   bool starts(const Call& call) const override {
-    if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->starts(on(*gpu, call));
-    return host_->starts(call);
+    return serve(call, [](const Backend& by, const Call& what) { return by.starts(what); });
   }
   std::unique_ptr<Transfer> start(const Call& call, const Turn& turn) override {
-    if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->start(on(*gpu, call), turn);
-    return host_->start(call, turn);
+    return serve(call, [&](Backend& by, const Call& what) { return by.start(what, turn); });
   }
 
   std::string message_refusal(const ConstElements& data, bool is_from_anyone,
@@ -249,15 +245,20 @@ class MemoryBackend final : public Backend {
     if (cuda == nullptr) cuda_ = loaded_cuda();
     return named;
   }
-  std::optional<int> gpu_of_call(const Call& call) const {
-    return where(call.gpu, call.input != nullptr ? call.input : call.output);
+  // Calls `action` with the backend for the call's memory, and the call with its GPU.
+  template <typename Action>
+  std::invoke_result_t<Action, Backend&, const Call&> serve(const Call& call,
+                                                            Action&& action) const {
+    if (is_surely_hosts(call)) return action(*host_, call);
+    const std::optional<int> gpu =
+        where(call.gpu, call.input != nullptr ? call.input : call.output);
+    if (!gpu) return action(*host_, call);
+    Call located = call;
+    located.gpu = gpu;
+    return action(*gpu_, located);
   }
   Backend& serving(const ConstElements& data) const {
     return where(data.gpu, data.data) ? *gpu_ : *host_;
-  }
-  static Call on(int gpu, Call call) {
-    call.gpu = gpu;
-    return call;
   }
 
   const std::unique_ptr<Backend> host_;

@@ -16,7 +16,7 @@ Error usage(std::string_view method, const std::string& sentence) {
 }
 
 Result<void> read_query(std::string_view query, std::string_view whole, InitMethod& method) {
-  if (query.ends_with('&')) query.remove_suffix(1);
+  if (query.size() > 1 && query.ends_with('&')) query.remove_suffix(1);
   if (query.empty()) return {};
   for (const std::string_view entry : split(query, '&')) {
     const std::size_t equals = entry.find('=');
