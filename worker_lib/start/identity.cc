@@ -86,52 +86,40 @@ std::optional<std::string> slurm_variable(const Lookup& environment, std::string
   return count ? std::to_string(*count) : list;  // what it says is wrong then
 }
 
-class Reading {
- public:
-  Reading(const Lookup& environment, const EngineVariables& names) : environment_(environment) {
-    report_.engine = names.engine;
-    report_.is_mpi = names.is_mpi;
-    RankNumbers& told = report_.told;
-    told.size = read(names.size, 1);
-    told.rank = read(names.rank, 0);
-    told.local_size = read(names.local_size, 1);
-    told.local_rank = read(names.local_rank, 0);
-    check(names.rank, told.rank, names.size, told.size);
-    check(names.local_rank, told.local_rank, names.local_size, told.local_size);
-    check(names.local_size, told.local_size ? std::optional(*told.local_size - 1) : std::nullopt,
-          names.size, told.size);
-  }
-  bool says_anything() const { return report_.told != RankNumbers{} || !report_.wrong.empty(); }
-  EngineReport report() && { return std::move(report_); }
-
- private:
-  std::optional<int> read(std::string_view name, long least) {
-    const bool is_slurms = report_.engine == "Slurm";
+EngineReport read_engine(const EngineVariables& names, const Lookup& environment) {
+  EngineReport report{.engine = names.engine, .is_mpi = names.is_mpi};
+  const auto blame = [&](std::string_view name, const std::string& why) {
+    if (report.wrong.empty()) report.wrong = std::string(name) + why;
+  };
+  const auto read = [&](std::string_view name, long least) -> std::optional<int> {
     const std::optional<std::string> text =
-        is_slurms ? slurm_variable(environment_, name) : environment_(name);
+        names.is_mpi ? environment(name) : slurm_variable(environment, name);
     if (!text || text->empty()) {
-      report_.missing += (report_.missing.empty() ? "" : ", ") + std::string(name);
+      report.missing += (report.missing.empty() ? "" : ", ") + std::string(name);
       return std::nullopt;
     }
     const std::optional<long> value = whole_number<long>(*text);
     if (value && *value >= least && *value <= kMost) return static_cast<int>(*value);
-    blame(std::string(name) + "=\"" + *text + "\": expected a whole number from " +
-          std::to_string(least) + " on");
+    blame(name,
+          "=\"" + *text + "\": expected a whole number from " + std::to_string(least) + " on");
     return std::nullopt;
-  }
-  void check(std::string_view name, std::optional<int> value, std::string_view limit_name,
-             std::optional<int> limit) {
-    if (!value || !limit || *value < *limit) return;
-    blame(std::string(name) + " does not fit " + std::string(limit_name) + "=" +
-          std::to_string(*limit));
-  }
-  void blame(std::string sentence) {
-    if (report_.wrong.empty()) report_.wrong = std::move(sentence);
-  }
-
-  const Lookup& environment_;
-  EngineReport report_{};
-};
+  };
+  const auto check = [&](std::string_view name, std::optional<int> value,
+                         std::string_view limit_name, std::optional<int> limit) {
+    if (value && limit && *value >= *limit)
+      blame(name, " does not fit " + std::string(limit_name) + "=" + std::to_string(*limit));
+  };
+  RankNumbers& told = report.told;
+  told.size = read(names.size, 1);
+  told.rank = read(names.rank, 0);
+  told.local_size = read(names.local_size, 1);
+  told.local_rank = read(names.local_rank, 0);
+  check(names.rank, told.rank, names.size, told.size);
+  check(names.local_rank, told.local_rank, names.local_size, told.local_size);
+  check(names.local_size, told.local_size ? std::optional(*told.local_size - 1) : std::nullopt,
+        names.size, told.size);
+  return report;
+}
 
 // The engine's name of this job, the same on all nodes; empty: none.
 std::string job_of(std::string_view engine, const Lookup& environment) {
@@ -153,9 +141,8 @@ bool is_outside_slurm_step(const Lookup& environment) {
 std::vector<EngineReport> read_engines(const Lookup& environment) {
   std::vector<EngineReport> reports;
   for (const EngineVariables& names : kEngines) {
-    Reading reading(environment, names);
-    if (!reading.says_anything()) continue;
-    EngineReport report = std::move(reading).report();
+    EngineReport report = read_engine(names, environment);
+    if (report.told == RankNumbers{} && report.wrong.empty()) continue;
     report.job = job_of(report.engine, environment);
     if (!report.is_mpi) {
       const auto small = [&](const char* name, long otherwise) {
@@ -285,10 +272,7 @@ Result<WorkerIdentity> from_engine(const EngineReport& report, const Lookup& env
 
 std::optional<int> entry_of_counts(std::string_view list, int at) {
   long passed = 0;
-  while (!list.empty()) {
-    const std::size_t end = std::min(list.find(','), list.size());
-    std::string_view entry = list.substr(0, end);
-    list.remove_prefix(std::min(end + 1, list.size()));
+  for (std::string_view entry : split(list, ',')) {
     long times = 1;
     const std::size_t open = entry.find("(x");
     if (open != std::string_view::npos) {
