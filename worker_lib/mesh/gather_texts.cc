@@ -1,11 +1,10 @@
 #include "worker_lib/mesh/gather_texts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <optional>
-#include <string_view>
 
+#include "rendezvous/base/bytes.h"
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 
@@ -14,19 +13,6 @@ namespace {
 
 // A store that is there answers within this time.
 constexpr std::chrono::milliseconds kAnswerTime{1000};
-
-std::string with_size(const std::string& text) { return std::to_string(text.size()) + ":" + text; }
-
-// The next text, which is removed; nullopt if there is none.
-std::optional<std::string> take_text(std::string_view& all) {
-  std::size_t bytes = 0;
-  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), bytes);
-  all.remove_prefix(static_cast<std::size_t>(end - all.data()));
-  if (error != std::errc() || !all.starts_with(':') || bytes > all.size() - 1) return std::nullopt;
-  std::string text(all.substr(1, bytes));
-  all.remove_prefix(1 + bytes);
-  return text;
-}
 
 // The store is only kept small: the rank that hosts it may have ended.
 template <typename Action>
@@ -91,10 +77,12 @@ std::vector<std::string> gather_texts(const BackendContext& context, const std::
   KeyStore& store = *context.store;
   const auto key_of = [&](int rank) { return name + "/" + std::to_string(rank); };
   const std::string key_of_all = name + "/all";
-  std::string all = with_size(own);
+  std::string all;
   if (context.rank == 0) {
+    ByteWriter writer(all);
+    writer.text(own);
     for (int rank = 1; rank < context.size; ++rank)
-      all += with_size(await_text(context, key_of(rank), {rank}));
+      writer.text(await_text(context, key_of(rank), {rank}));
     store.set(key_of_all, all, left_until(context.deadline));
   } else {
     store.set(key_of(context.rank), own, left_until(context.deadline));
@@ -109,15 +97,12 @@ std::vector<std::string> gather_texts(const BackendContext& context, const std::
   }
   std::vector<std::string> texts;
   texts.reserve(static_cast<std::size_t>(context.size));
-  std::string_view left = all;
-  while (texts.size() < static_cast<std::size_t>(context.size)) {
-    std::optional<std::string> text = take_text(left);
-    if (!text)
-      throw BackendFailure(WorkerError::Kind::System, std::nullopt,
-                           "the store's value " + key_of_all + " is not the addresses of " +
-                               std::to_string(context.size) + " ranks");
-    texts.push_back(*std::move(text));
-  }
+  ByteReader reader(all);
+  for (int rank = 0; rank < context.size; ++rank) texts.emplace_back(reader.text(all.size()));
+  if (reader.failed())
+    throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+                         "the store's value " + key_of_all + " is not the addresses of " +
+                             std::to_string(context.size) + " ranks");
   return texts;
 }
 
