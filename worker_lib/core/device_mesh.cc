@@ -97,10 +97,10 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
-constexpr char kOperation[] = "init_device_mesh";
+constexpr char kInit[] = "init_device_mesh";
 
-[[noreturn]] void fail(Kind kind, int rank, const std::string& message) {
-  throw WorkerError({.kind = kind, .rank = rank, .operation = kOperation, .message = message});
+[[noreturn]] void fail(Kind kind, int rank, const char* operation, const std::string& message) {
+  throw WorkerError({.kind = kind, .rank = rank, .operation = operation, .message = message});
 }
 
 }  // namespace
@@ -115,11 +115,8 @@ struct DeviceMesh::State {
   std::size_t dimension(std::string_view name) const {
     const std::optional<std::size_t> found = layout.dimension(name);
     if (found) return *found;
-    throw WorkerError({.kind = Kind::Usage,
-                       .rank = rank,
-                       .operation = "DeviceMesh",
-                       .message = "there is no dimension \"" + std::string(name) +
-                                  "\" in a mesh of " + to_string(layout)});
+    fail(Kind::Usage, rank, "DeviceMesh",
+         "there is no dimension \"" + std::string(name) + "\" in a mesh of " + to_string(layout));
   }
 };
 
@@ -137,7 +134,7 @@ void DeviceMesh::check_same(ProcessGroup& world, const std::string& mesh,
   const std::vector<int> all = world.group_->told_by_all(mine, options.timeout);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i] == all[i % 2]) continue;
-    fail(Kind::Mismatch, world.rank(),
+    fail(Kind::Mismatch, world.rank(), kInit,
          "this rank asks for a mesh of " + mesh + ", and rank " + std::to_string(i / 2) +
              " for another than rank 0: all must ask for the same");
   }
@@ -177,12 +174,7 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
     state->groups.push_back(state_->groups[from]);
   }
   const auto checked = worker::make_mesh_layout(state->layout.shape, names, state->layout.size());
-  if (!checked) {
-    throw WorkerError({.kind = Kind::Usage,
-                       .rank = state_->rank,
-                       .operation = "submesh",
-                       .message = checked.error().message});
-  }
+  if (!checked) fail(Kind::Usage, state_->rank, "submesh", checked.error().message);
   return DeviceMesh(std::move(state));
 }
 
@@ -190,7 +182,7 @@ DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
                             std::vector<std::string> names, const TimeoutOptions& options) {
   const int rank = world.rank();
   auto layout = worker::make_mesh_layout(std::move(shape), std::move(names), world.size());
-  if (!layout) fail(Kind::Usage, rank, layout.error().message);
+  if (!layout) fail(Kind::Usage, rank, kInit, layout.error().message);
   const Deadline deadline = DeviceMesh::deadline(world, options);
   DeviceMesh::check_same(world, to_string(*layout), options);
 
@@ -201,14 +193,12 @@ DeviceMesh init_device_mesh(ProcessGroup world, std::vector<int> shape,
     const int coordinate = state->layout.coordinate(rank, i);
     state->coordinates.push_back(coordinate);
     state->lines.push_back(state->layout.line(rank, i));
-    if (state->layout.shape[i] == world.size()) {
-      state->groups.push_back(world);
-    } else {
-      state->groups.push_back(
-          world
-              .split(state->layout.line_number(rank, i), coordinate, {worker::left_until(deadline)})
-              .value());
-    }
+    const bool is_whole = state->layout.shape[i] == world.size();
+    state->groups.push_back(is_whole ? world
+                                     : world
+                                           .split(state->layout.line_number(rank, i), coordinate,
+                                                  {worker::left_until(deadline)})
+                                           .value());
   }
   return DeviceMesh(std::move(state));
 }
