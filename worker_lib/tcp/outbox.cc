@@ -49,18 +49,18 @@ void Outbox::open(UniqueFd fd, const HelloBytes& hello, bool is_held) {
   fd_ = std::move(fd);
   state_ = State::Dialing;
   is_held_ = is_held;
-  Outgoing first;
-  first.head = hello;
-  first.head_bytes = hello.size();
-  first.is_frame = false;
-  queue_.push_front(first);
+  push_opening({hello.data(), hello.size()});
 }
 
 void Outbox::release(const Proof& proof) {
   is_held_ = false;
+  push_opening({proof.data(), proof.size()});
+}
+
+void Outbox::push_opening(std::string_view bytes) {
   Outgoing first;
-  std::copy(proof.begin(), proof.end(), first.head.begin());
-  first.head_bytes = proof.size();
+  std::copy(bytes.begin(), bytes.end(), first.head.begin());
+  first.head_bytes = bytes.size();
   first.is_frame = false;
   queue_.push_front(first);
 }

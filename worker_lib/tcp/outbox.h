@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <string_view>
 
 #include "rendezvous/base/unique_fd.h"
 #include "worker_lib/tcp/frames.h"
@@ -70,6 +71,8 @@ class Outbox {
     std::size_t total_bytes() const { return head_bytes + size_bytes; }
   };
   static Outgoing with_head(const Frame& frame);
+  // A hello or proof, which precedes all frames.
+  void push_opening(std::string_view bytes);
   bool take_written(std::size_t bytes);
 
   UniqueFd fd_{};
