@@ -23,11 +23,13 @@
 #include <optional>
 #include <vector>
 
-#include "worker_lib/shm/algorithms.h"
+#include "worker_lib/shm/peer_memory.h"
 #include "worker_lib/shm/rounds.h"
 #include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
+
+class Algorithm;
 
 class Collectives {
  public:

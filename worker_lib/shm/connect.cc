@@ -182,9 +182,7 @@ class Leader {
       if (!unix_socket::await_readable({stranger.get()}, Deadline::clock::now())) continue;
       hear(std::exchange(stranger, UniqueFd()));
     }
-    strangers_.erase(std::remove_if(strangers_.begin(), strangers_.end(),
-                                    [](const UniqueFd& fd) { return !fd; }),
-                     strangers_.end());
+    std::erase_if(strangers_, [](const UniqueFd& fd) { return !fd; });
   }
 
   void hear(UniqueFd stranger) {
