@@ -1,7 +1,7 @@
 // core. All collectives, built on messages between two ranks.
 //
-// Small data takes the path with the fewest rounds (trees, Bruck's all_gather). Large data uses
-// pipelines.h.
+// Small data takes the path with the fewest rounds (trees, Bruck's all_gather). Large data is
+// divided into pieces that follow each other through all ranks.
 //
 // Memory:  as in Call. The input is not modified. On ranks without an output, only the input is
 //          accessed.
