@@ -1,4 +1,4 @@
-#include "worker_lib/start/identity.h"
+#include "worker_lib/start/init_plan.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/variables.h"
