@@ -4,16 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <random>
+
+#include "rendezvous/base/random_instance.h"
 
 namespace drun::worker::shm {
 namespace {
-
-// Never 0, which means none.
-std::uint64_t random_token() {
-  std::random_device random;
-  return (static_cast<std::uint64_t>(random()) << 32 | random()) | 1;
-}
 
 void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
@@ -25,7 +20,8 @@ PeerMemory::PeerMemory(const Segment& segment, int rank, bool may_read)
     : segment_(segment),
       rank_(rank),
       may_read_(may_read),
-      token_(std::make_unique<const std::uint64_t>(random_token())),
+      // Never 0, which means none.
+      token_(std::make_unique<const std::uint64_t>(rendezvous::random_instance() | 1)),
       is_closed_(static_cast<std::size_t>(segment.size())) {
   Home& home = segment_.home(rank);
   home.pid.store(static_cast<std::uint32_t>(getpid()));
