@@ -166,7 +166,8 @@ class Joining {
     ignore_default_sigpipe();
     Job& job = *parts.job;
     job.rank0_hosts_store = !options_.store && plan_.file_path.empty() && !world().use_agent_store;
-    if (plan_.hosts_store) job.hosted_store = host_store(world().master_addr, world().master_port);
+    if (plan_.hosts_store)
+      job.hosted_store = host_store(world().master_addr, world().master_port).owner;
     parts.store = own_part_of(reach_store());
     parts.store->set(arrival_key(rank()), "", left_until(deadline_));
     take_places(parts, map_nodes(parts.store, rank(), size(), deadline_));

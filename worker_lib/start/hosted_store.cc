@@ -42,22 +42,15 @@ class HostedStore {
 
 }  // namespace
 
-std::shared_ptr<void> host_store(const std::string& master_addr, std::uint16_t port) {
+OpenStore host_store(const std::string& master_addr, std::uint16_t port) {
   error_code ec;
   const asio::ip::address literal = asio::ip::make_address(master_addr, ec);
   rendezvous::StoreServerSpec spec;
   spec.listen.port = port;
   spec.listen.loopback_only = master_addr == "localhost" || (!ec && literal.is_loopback());
   if (!ec && literal.is_loopback()) spec.listen.loopback_host = master_addr;
-  return std::make_shared<HostedStore>(spec);
-}
-
-OpenStore host_store_on_any_port() {
-  rendezvous::StoreServerSpec spec;
-  spec.listen.loopback_only = true;
-  auto store = std::make_shared<HostedStore>(spec);
-  const std::uint16_t port = store->port();
-  return {.owner = std::move(store), .port = port};
+  const auto store = std::make_shared<HostedStore>(spec);
+  return {.owner = store, .port = store->port()};
 }
 
 }  // namespace drun::worker

@@ -385,7 +385,8 @@ void spawn(const std::function<void(int rank)>& body, int process_count,
       return run_body(body, rank);
     });
   }
-  const worker::OpenStore store = worker::host_store_on_any_port();  // its thread comes after fork
+  // After the forks, because it starts a thread.
+  const worker::OpenStore store = worker::host_store("127.0.0.1", 0);
   gate.open(process_count, store.port);
   while (ranks.is_any_left()) {
     std::optional<Failure> first;
