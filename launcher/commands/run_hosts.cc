@@ -7,6 +7,7 @@
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
 #include "launcher/hosts/host_plan.h"
+#include "launcher/plan/doctor.h"
 #include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/report.h"
@@ -65,8 +66,10 @@ int run_hosts(const Options& options, const HostFacts& facts) {
     return 0;
   }
   if (options.explain) std::fputs(host_plan_text(plan).c_str(), stderr);
-  const Log log = console_log(
-      {.invoked_as = options.invoked_as, .level = options.log_level.value_or(LogLevel::Info)});
+  LogStyle style{.invoked_as = options.invoked_as,
+                 .level = options.log_level.value_or(LogLevel::Info)};
+  if (options.doctor) style.is_wanted = is_logged_by_doctor;
+  const Log log = console_log(style);
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const Result<int> code = agent::run_guarded([&] {
     const LaunchEnd end = run_launcher(plan, host, log);

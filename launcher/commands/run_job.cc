@@ -126,8 +126,7 @@ Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& 
   LogStyle style{.invoked_as = invoked_as, .level = plan.log_level};
   if (join.node_count > 1)
     style.node = join.elastic ? host : "node " + std::to_string(join.node_rank);
-  if (plan.is_doctor)
-    style.is_wanted = [](std::string_view line) { return !is_about_verdict(line); };
+  if (plan.is_doctor) style.is_wanted = is_logged_by_doctor;
   return console_log(style);
 }
 

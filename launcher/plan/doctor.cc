@@ -4,6 +4,7 @@
 #include <string>
 
 #include "launcher/plan/programs.h"
+#include "rendezvous/base/result.h"
 
 namespace drun {
 namespace {
@@ -50,8 +51,9 @@ bool is_verdict(const Outcome& outcome) {
          failed->failures.front().status == ExitStatus(Exited{kProblemsFound});
 }
 
-bool is_about_verdict(std::string_view line) {
-  return line.ends_with(" failed: exit code " + std::to_string(kProblemsFound));
+bool is_logged_by_doctor(std::string_view line) {
+  return !line.ends_with(" failed: exit code " + std::to_string(kProblemsFound)) &&
+         !line.ends_with(" stream=stdout reason=" + system_message(EPIPE));
 }
 
 }  // namespace drun

@@ -27,7 +27,8 @@ Program doctor_program(const Options& options, const HostFacts& host);
 
 // Whether the job ended because the probe of node 0 found problems, which it has already printed.
 bool is_verdict(const Outcome& outcome);
-// Whether a line of the agents' log only repeats that.
-bool is_about_verdict(std::string_view line);
+// Whether a line of drun's log is shown: not if it only repeats that, or if the table's reader has
+// closed its pipe, as `head` does.
+bool is_logged_by_doctor(std::string_view line);
 
 }  // namespace drun

@@ -123,9 +123,9 @@ TEST_CASE("only exit code 1 of a probe counts as its verdict") {
   failure.status = Exited{3};
   CHECK_FALSE(is_verdict(Outcome{.ending = WorkersFailed{{failure}}}));
   CHECK_FALSE(is_verdict(Outcome{}));
-  CHECK(is_about_verdict("rank 0 (local rank 0, pid 7) failed: exit code 1"));
-  CHECK_FALSE(is_about_verdict("rank 0 (local rank 0, pid 7) failed: exit code 127"));
-  CHECK_FALSE(is_about_verdict("waiting for 1 of 2 nodes"));
+  CHECK_FALSE(is_logged_by_doctor("rank 0 (local rank 0, pid 7) failed: exit code 1"));
+  CHECK(is_logged_by_doctor("rank 0 (local rank 0, pid 7) failed: exit code 127"));
+  CHECK(is_logged_by_doctor("waiting for 1 of 2 nodes"));
 }
 
 }  // namespace drun
