@@ -96,6 +96,11 @@ bool is_below(const int* parents, int pid, int top, std::span<const int> except)
 
 bool become_subreaper() { return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0; }
 
+bool has_children() {
+  siginfo_t info{};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 Descendants::Descendants(std::span<const int> except)
     : found_(map_zeroed<ProcessStat>(kFoundLimit)) {
   int* parents = map_zeroed<int>(kPidLimit);
@@ -119,6 +124,7 @@ Descendants::Descendants(std::span<const int> except)
       parents[stat.pid] = stat.parent;
       if (is_below(parents, stat.pid, self, except)) found_[count_++] = stat;
     }
+    if (count_ == 0 && except.empty()) is_whole_ = !has_children();
   }
   if (parents != nullptr) munmap(parents, kPidLimit * sizeof(int));
 }

@@ -8,8 +8,8 @@
 // Cost:    about 7 us per process on the machine.
 // Waits:   never for a process that is not below this one. One below it can be stuck in execve(2),
 //          because it closes a file on a file system that hangs: its stat waits as long.
-// Errors:  is_whole() is false, and all() is empty, if /proc is hidden or another namespace's, or
-//          if there is no memory.
+// Errors:  is_whole() is false, and all() is empty, if /proc is hidden or another namespace's, if it
+//          hides all our children (hidepid in proc(5)), or if there is no memory.
 #pragma once
 
 #include <array>
@@ -23,6 +23,9 @@ namespace drun::agent {
 
 // Makes this process adopt orphans. False if the kernel does not support it (before Linux 3.4).
 bool become_subreaper();
+
+// Whether this process has children, including zombies.
+bool has_children();
 
 class Descendants {
  public:

@@ -267,8 +267,7 @@ void remove_directories(std::vector<std::string> directories) {
 // lives, the job's orphans go to it, so all our other children, adopted ones too, are theirs.
 std::vector<int> other_children(pid_t agent) {
   std::vector<int> children;
-  siginfo_t info{};
-  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return children;
+  if (!has_children()) return children;
   const Descendants found;
   for (const ProcessStat& process : found.all())
     if (process.parent == getpid() && process.pid != agent) children.push_back(process.pid);

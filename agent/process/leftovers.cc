@@ -10,7 +10,6 @@
 #include <fstream>
 #include <system_error>
 
-#include "agent/process/descendants.h"
 #include "rendezvous/base/text.h"
 
 namespace drun::agent {
@@ -21,11 +20,6 @@ constexpr int kKillLooks = 8;
 // A child that missed its group's signal began within this time after it, in 1/100 s. A later one
 // was started by something that had the signal.
 constexpr std::uint64_t kMissedWithinTicks = 500;
-
-bool has_children() {
-  siginfo_t info{};
-  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-}
 
 // A zombie cannot handle signals, and its children have another parent already.
 bool is_alive(const ProcessStat& process) { return process.state != 'Z' && process.state != 'X'; }
@@ -103,6 +97,11 @@ std::vector<int> Orphans::not_looked_at() const {
   return pids;
 }
 
+bool Orphans::note_whole(const Descendants& found) {
+  is_blind_ = is_blind_ || !found.is_whole();
+  return found.is_whole();
+}
+
 void Orphans::begin() {
   groups_.clear();
   signaled_groups_.clear();
@@ -115,8 +114,7 @@ void Orphans::begin() {
 void Orphans::signal_once(int signal, bool is_cleanup) {
   if (!has_children()) return;  // the common case, without a look at /proc
   const Descendants found(not_looked_at());
-  if (!found.is_whole()) {
-    is_blind_ = true;
+  if (!note_whole(found)) {
     for (const int group : groups_)
       if (!signaled_groups_.contains(group)) signal_known_group(group, getsid(0), signal);
   }
@@ -146,12 +144,12 @@ void Orphans::signal_missed(int signal) {
   }
 }
 
-void Orphans::notify(int signal) {
+bool Orphans::notify(int signal) {
   const Descendants found(not_looked_at());
-  if (!found.is_whole()) is_blind_ = true;
   for (const ProcessStat& process : found.all()) {
     if (is_alive(process) && handles_signal(process.pid, signal)) send_signal(process, signal);
   }
+  return note_whole(found);
 }
 
 void Orphans::kill_all(bool is_cleanup) {
@@ -162,8 +160,7 @@ void Orphans::kill_all(bool is_cleanup) {
 
 bool Orphans::kill_found(bool is_cleanup) {
   const Descendants found(not_looked_at());
-  if (!found.is_whole()) {
-    is_blind_ = true;
+  if (!note_whole(found)) {
     for (const int group : groups_) signal_known_group(group, getsid(0), SIGKILL);
   }
   bool any_new = false;
@@ -178,9 +175,10 @@ bool Orphans::kill_found(bool is_cleanup) {
   return any_new;
 }
 
-LeftoverList Orphans::running() const {
+LeftoverList Orphans::running() {
   LeftoverList list;
   const Descendants found(not_looked_at());
+  note_whole(found);
   for (const ProcessStat& process : found.all())
     if (is_alive(process) && !signaled_groups_.contains(process.group)) note(list, process);
   return list;
@@ -198,14 +196,14 @@ bool Orphans::reap(const IsWorker& is_worker) {
   }
   if (given_up_.empty() && spared_ == 0) return false;
   const Descendants others(not_looked_at());
-  if (others.is_whole()) return others.all().empty();
-  is_blind_ = true;
+  if (note_whole(others)) return others.all().empty();
   return std::none_of(groups_.begin(), groups_.end(),
                       [](int group) { return signal_known_group(group, getsid(0), 0); });
 }
 
 void Orphans::give_up() {
   const Descendants found(not_looked_at());
+  note_whole(found);
   for (const ProcessStat& process : found.all()) {
     note(leftovers_.unkillable, process, unkillable_reason(process));
     if (process.parent == getpid()) given_up_.push_back(process.pid);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/process/descendants.h"
 #include "agent/process/proc.h"
 
 namespace drun::agent {
@@ -88,8 +89,9 @@ class Orphans {
   // Cheap if these groups have no members. Call it when a child has ended.
   void signal_missed(int signal);
 
-  // Sends `signal` to each descendant that handles it, including workers.
-  void notify(int signal);
+  // Sends `signal` to each descendant that handles it, including workers. False if that cannot be
+  // known.
+  bool notify(int signal);
 
   // Sends SIGKILL to each descendant, including workers. `is_cleanup` as above.
   void kill_all(bool is_cleanup);
@@ -99,7 +101,7 @@ class Orphans {
   bool reap(const IsWorker& is_worker);
 
   // The descendants that are alive now, except those in marked groups.
-  LeftoverList running() const;
+  LeftoverList running();
 
   // Excludes this child, which is not part of the job and ends by itself. 0: none.
   void spare(int pid) { spared_ = pid; }
@@ -115,6 +117,7 @@ class Orphans {
   using ProcessId = std::pair<int, std::uint64_t>;
 
   bool kill_found(bool is_cleanup);  // true if it found a process not killed before
+  bool note_whole(const Descendants& found);
   std::vector<int> not_looked_at() const;
 
   std::unordered_set<int> groups_;

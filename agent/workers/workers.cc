@@ -292,7 +292,10 @@ void Workers::perform(const worker_group::NotifyAll& notice) {
     else if (notice.signal == SIGTERM)
       process.signal_group(SIGTERM);
   }
-  if (notice.signal != SIGTERM) orphans_.notify(notice.signal);
+  if (notice.signal != SIGTERM && !orphans_.notify(notice.signal))
+    log_.warning("cannot send " + signal_name(notice.signal) +
+                 " to the workers: which processes handle it cannot be seen (is /proc hidden, or "
+                 "memory limited?); choose SIGTERM in --signal-before");
 }
 
 void Workers::perform(const worker_group::KillAll&) {
@@ -312,6 +315,7 @@ void Workers::perform(const worker_group::ReportSuccess&) {
 void Workers::perform(const worker_group::ReportWaiting& waiting) {
   if (!spec_.adopts_orphans) return;
   const LeftoverList leftovers = orphans_.running();
+  warn_if_blind();
   if (leftovers.count > 0) listener_.on_waiting(leftovers, waiting.time_left);
 }
 
@@ -329,17 +333,18 @@ void Workers::perform(const worker_group::ReportGone& gone) {
   if (gone.end == worker_group::RoundEnd::Unkillable) orphans_.give_up();
   running_.clear();
   processes_.clear();
-  warn_if_blind();
   Leftovers leftovers = orphans_.leftovers();
   if (gone.end == worker_group::RoundEnd::Kept) leftovers.kept = orphans_.running();
+  warn_if_blind();
   listener_.on_all_gone(leftovers);
 }
 
 void Workers::warn_if_blind() {
   if (!orphans_.is_blind() || std::exchange(has_warned_blind_, true)) return;
   log_.warning(
-      "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
-      "workers' process groups are stopped, and processes that left them may still run");
+      "the processes below drun cannot be seen (is /proc hidden, or memory limited?); leftover "
+      "processes are not named, only the workers' process groups are stopped, and processes that "
+      "left them may still run");
 }
 
 void Workers::pass_on(int signal) {

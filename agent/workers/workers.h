@@ -185,7 +185,7 @@ class Workers final : private WorkerStarter::Listener {
   asio::signal_set child_signals_;
   int round_ = 0;
   bool is_open_ = false;        // from start() to on_all_gone(), and while kept processes stop
-  bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
+  bool has_succeeded_ = false;  // every worker of this round returned 0
   Sent sent_ = Sent::Nothing;
   int stop_signal_ = SIGTERM;  // if sent_ is Stop
   bool is_started_ = false;    // on_all_started() has been reported

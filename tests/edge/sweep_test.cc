@@ -2,6 +2,7 @@
 #include "agent/process/descendants.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -77,10 +78,10 @@ int sweep_unseen(const std::function<bool()>& blind) {
 bool has_ended(pid_t child, int& status) { return waitpid(child, &status, WNOHANG) == child; }
 
 struct LeftoverRecorder : Workers::Listener {
-  LeftoverRecorder()
+  explicit LeftoverRecorder(LeftoverPolicy leftovers = LeftoverPolicy::Kill)
       : workers(io,
                 Log([this](LogLevel, std::string_view text) { said.append(text).append("\n"); }),
-                {.leftovers = LeftoverPolicy::Kill}, *this) {}
+                {.leftovers = leftovers}, *this) {}
   void on_worker_failed(const WorkerEnd& end) override { failed_group = end.pid; }
   void on_all_succeeded() override { ++successes; }
   void on_all_gone(const Leftovers&) override {
@@ -134,6 +135,74 @@ TEST_CASE(
   });
   if (result == kSkipped) {
     WARN("skipped: /proc cannot be covered without root");
+    return;
+  }
+  CHECK(result == 0);
+}
+
+TEST_CASE("leftover processes that are waited for or kept are said to be hidden if /proc is") {
+  for (const LeftoverPolicy leftovers : {LeftoverPolicy::Wait, LeftoverPolicy::Keep}) {
+    const int result = in_child([leftovers] {
+      if (!hide_proc()) return kSkipped;
+      LeftoverRecorder recorder(leftovers);
+      recorder.workers.start({{.argv = {"/bin/sh", "-c", "sleep 2 & exit 0"}}});
+      recorder.io.run_for(std::chrono::seconds(20));
+      if (recorder.gone != 1 || recorder.successes != 1) return 1;
+      return recorder.said.find("cannot be seen") == std::string::npos ? 2 : 0;
+    });
+    if (result == kSkipped) {
+      WARN("skipped: /proc cannot be covered without root");
+      return;
+    }
+    CHECK(result == 0);
+  }
+}
+
+TEST_CASE("a notice that cannot be sent because /proc is hidden is warned of at once") {
+  const int result = in_child([] {
+    if (!hide_proc()) return kSkipped;
+    LeftoverRecorder recorder;
+    recorder.workers.start({{.argv = {"/bin/sh", "-c", "trap 'exit 0' USR1; sleep 100 & wait"}}});
+    recorder.workers.stop_after_notice(SIGUSR1, std::chrono::seconds(60));
+    for (int i = 0; i < 200 && recorder.said.empty(); ++i)
+      recorder.io.run_for(std::chrono::milliseconds(100));
+    const bool is_warned = recorder.said.find("cannot send SIGUSR1") != std::string::npos;
+    const bool was_running = recorder.gone == 0;
+    recorder.workers.kill_now();
+    recorder.io.run_for(std::chrono::seconds(20));
+    if (recorder.gone != 1) return 1;
+    return is_warned && was_running ? 0 : 2;
+  });
+  if (result == kSkipped) {
+    WARN("skipped: /proc cannot be covered without root");
+    return;
+  }
+  CHECK(result == 0);
+}
+
+TEST_CASE("the list of processes is incomplete if /proc hides those of other users") {
+  const int result = in_child([] {
+    if (!hide_proc() || mount("none", "/proc", "proc", 0, "hidepid=2") != 0) return kSkipped;
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    const bool sees_child = Descendants().is_whole();
+    // Group 0 sees all processes (gid= in proc(5)).
+    constexpr uid_t kNobody = 65534;
+    if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+        setresuid(kNobody, kNobody, 0) != 0)
+      return kSkipped;
+    const bool sees_hidden_child = Descendants().is_whole();
+    if (setresuid(0, 0, 0) != 0) return 1;
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    if (!sees_child) return 2;
+    return sees_hidden_child ? 3 : 0;
+  });
+  if (result == kSkipped) {
+    WARN("skipped: /proc cannot be mounted without root");
     return;
   }
   CHECK(result == 0);

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <variant>
 
+#include "agent/process/descendants.h"
 #include "agent/spawn/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
@@ -83,11 +84,6 @@ Command reporting(const Pipe& pipe, const std::string& script) {
   Command command = shell(script);
   command.stdout_fd = pipe.writing_end();
   return command;
-}
-
-bool has_children() {
-  siginfo_t info{};
-  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
 }  // namespace
