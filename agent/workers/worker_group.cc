@@ -3,43 +3,47 @@
 #include <algorithm>
 #include <cassert>
 
-#include "rendezvous/base/result.h"
-
 namespace drun::agent::worker_group {
 namespace {
 
 using Actions = std::vector<Action>;
 
-template <typename... Phases>
+template <Phase... kPhases>
 bool is_in(const State& worker_group) {
-  return (std::holds_alternative<Phases>(worker_group.phase) || ...);
+  return ((worker_group.phase == kPhases) || ...);
+}
+
+void enter(State& worker_group, Phase phase, std::optional<Time> ends_at = {}) {
+  worker_group.phase = phase;
+  worker_group.ends_at = ends_at;
+  worker_group.acts_at.reset();
 }
 
 Actions begin_killing(State& worker_group, Time now) {
-  worker_group.phase = Killing{.again_at = now + worker_group.times.kill_again,
-                               .give_up_at = now + worker_group.times.unkillable};
+  enter(worker_group, Phase::Killing, now + worker_group.times.unkillable);
+  worker_group.acts_at = now + worker_group.times.kill_again;
   return {KillAll{}, CheckIfGone{}};
 }
 
 Actions begin_stopping(State& worker_group, int signal, Time now) {
   if (worker_group.times.shutdown <= Milliseconds::zero()) return begin_killing(worker_group, now);
-  worker_group.phase = Stopping{.kill_at = now + worker_group.times.shutdown};
+  enter(worker_group, Phase::Stopping, now + worker_group.times.shutdown);
   return {SignalAll{signal}, CheckIfGone{}};
 }
 
 Actions terminate_leftovers(State& worker_group, Milliseconds until_kill, Time now) {
-  worker_group.phase = Terminating{.kill_at = now + until_kill};
+  enter(worker_group, Phase::Terminating, now + until_kill);
   return {SignalAll{SIGTERM}, CheckIfGone{}};
 }
 
 Actions end(State& worker_group, RoundEnd how) {
-  worker_group.phase = Idle{};
+  enter(worker_group, Phase::Idle);
   worker_group.alive = 0;
   return {ReportGone{how}};
 }
 
 Actions keep_leftovers(State& worker_group) {
-  worker_group.phase = Kept{};
+  enter(worker_group, Phase::Kept);
   return {ReportGone{RoundEnd::Kept}};
 }
 
@@ -49,13 +53,11 @@ Actions succeed(State& worker_group, Time now) {
   const Times& times = worker_group.times;
   switch (worker_group.leftovers) {
     case LeftoverPolicy::Wait:
-      worker_group.phase = Waiting{.report_at = times.wait_report < times.shutdown
-                                                    ? std::optional(now + times.wait_report)
-                                                    : std::nullopt,
-                                   .terminate_at = now + times.shutdown};
+      enter(worker_group, Phase::Waiting, now + times.shutdown);
+      if (times.wait_report < times.shutdown) worker_group.acts_at = now + times.wait_report;
       break;
     case LeftoverPolicy::Keep:
-      worker_group.phase = Settling{.keep_at = now + times.settle};
+      enter(worker_group, Phase::Settling, now + times.settle);
       break;
     case LeftoverPolicy::Kill: {
       Actions actions{ReportSuccess{}};
@@ -69,22 +71,23 @@ Actions succeed(State& worker_group, Time now) {
   return {ReportSuccess{}, CheckIfGone{}};
 }
 
-Actions on_started(State& worker_group, const Started& started) {
-  assert(is_in<Idle>(worker_group) && started.workers > 0);
-  worker_group.phase = Running{};
+Actions on(State& worker_group, const Started& started, Time) {
+  assert(is_in<Phase::Idle>(worker_group) && started.workers > 0);
+  enter(worker_group, Phase::Running);
   worker_group.alive = started.workers;
   return {};
 }
 
-Actions on_worker_exited(State& worker_group, const WorkerExited& exited, Time now) {
+Actions on(State& worker_group, const WorkerExited& exited, Time now) {
+  using enum Phase;
   if (is_in<Idle>(worker_group)) return {};  // given up earlier, and exited now
   assert((is_in<Running, Held, Notified, Stopping, Killing>(worker_group)) &&
          worker_group.alive > 0);
   --worker_group.alive;
   const bool failed = exited.before_stop && !exited.succeeded;
   Actions actions;
-  const bool is_held = failed && exited.holds_stop && is_in<Running>(worker_group);
-  if (is_held) worker_group.phase = Held{.stop_at = now + worker_group.times.hold};
+  if (failed && exited.holds_stop && is_in<Running>(worker_group))
+    enter(worker_group, Held, now + worker_group.times.hold);
   if (is_in<Running>(worker_group)) {
     // Signal before reporting, because the signal lets other processes act; the report follows at
     // once.
@@ -97,105 +100,67 @@ Actions on_worker_exited(State& worker_group, const WorkerExited& exited, Time n
   return actions;
 }
 
-Actions on_stop_requested(State& worker_group, const StopRequested& stop, Time now) {
-  if (is_in<Running>(worker_group) && stop.notice > Milliseconds::zero()) {
-    worker_group.phase = Notified{.stop_at = now + stop.notice};
+Actions on(State& worker_group, const StopRequested& stop, Time now) {
+  using enum Phase;
+  const bool has_notice = stop.notice > Milliseconds::zero();
+  if (is_in<Running>(worker_group) && has_notice) {
+    enter(worker_group, Notified, now + stop.notice);
     return {NotifyAll{stop.signal}, CheckIfGone{}};
   }
   if (!is_in<Running, Held, Notified, Waiting, Settling, Kept>(worker_group)) return {};
-  return begin_stopping(worker_group, stop.notice > Milliseconds::zero() ? SIGTERM : stop.signal,
-                        now);
+  return begin_stopping(worker_group, has_notice ? SIGTERM : stop.signal, now);
 }
 
-Actions on_kill_requested(State& worker_group, Time now) {
-  if (is_in<Idle, Killing>(worker_group)) return {};
+Actions on(State& worker_group, const KillRequested&, Time now) {
+  if (is_in<Phase::Idle, Phase::Killing>(worker_group)) return {};
   return begin_killing(worker_group, now);
 }
 
-Actions on_all_gone(State& worker_group) {
+Actions on(State& worker_group, const AllGone&, Time) {
+  using enum Phase;
   if (worker_group.alive > 0 || is_in<Idle, Running, Held>(worker_group)) return {};
   if (!is_in<Kept>(worker_group)) return end(worker_group, RoundEnd::Clean);
-  worker_group.phase = Idle{};
+  enter(worker_group, Idle);
   return {};
 }
 
-Actions on_waiting_deadline(State& worker_group, Waiting& waiting, Time now) {
-  if (now >= waiting.terminate_at)
-    return terminate_leftovers(worker_group, worker_group.times.leftover_kill, now);
-  waiting.report_at.reset();
-  return {ReportWaiting{std::chrono::duration_cast<Milliseconds>(waiting.terminate_at - now)}};
-}
-
-Actions on_killing_deadline(State& worker_group, Killing& killing, Time now) {
-  if (now >= killing.give_up_at) return end(worker_group, RoundEnd::Unkillable);
-  killing.again_at = now + worker_group.times.kill_again;
-  return {KillAll{}, CheckIfGone{}};
-}
-
-Actions on_deadline_passed(State& worker_group, Time now) {
+Actions on(State& worker_group, const DeadlinePassed&, Time now) {
   if (const std::optional<Time> due = deadline(worker_group); !due || now < *due) return {};
-  return std::visit(
-      Overloaded{
-          [](Idle&) { return Actions{}; },
-          [](Running&) { return Actions{}; },
-          [](Kept&) { return Actions{}; },
-          [&worker_group, now](Held&) { return begin_stopping(worker_group, SIGTERM, now); },
-          [&worker_group, now](Notified&) { return begin_stopping(worker_group, SIGTERM, now); },
-          [&worker_group, now](Stopping&) { return begin_killing(worker_group, now); },
-          [&worker_group, now](Waiting& waiting) {
-            return on_waiting_deadline(worker_group, waiting, now);
-          },
-          [&worker_group](Settling&) { return keep_leftovers(worker_group); },
-          [&worker_group, now](Terminating&) { return begin_killing(worker_group, now); },
-          [&worker_group, now](Killing& killing) {
-            return on_killing_deadline(worker_group, killing, now);
-          },
-      },
-      worker_group.phase);
+  const bool is_over = now >= *worker_group.ends_at;
+  switch (worker_group.phase) {
+    case Phase::Idle:
+    case Phase::Running:
+    case Phase::Kept:
+      return {};
+    case Phase::Held:
+    case Phase::Notified:
+      return begin_stopping(worker_group, SIGTERM, now);
+    case Phase::Stopping:
+    case Phase::Terminating:
+      return begin_killing(worker_group, now);
+    case Phase::Waiting:
+      if (is_over) return terminate_leftovers(worker_group, worker_group.times.leftover_kill, now);
+      worker_group.acts_at.reset();
+      return {ReportWaiting{std::chrono::duration_cast<Milliseconds>(*worker_group.ends_at - now)}};
+    case Phase::Settling:
+      return keep_leftovers(worker_group);
+    case Phase::Killing:
+      if (is_over) return end(worker_group, RoundEnd::Unkillable);
+      worker_group.acts_at = now + worker_group.times.kill_again;
+      return {KillAll{}, CheckIfGone{}};
+  }
+  return {};
 }
 
 }  // namespace
 
 std::vector<Action> step(State& worker_group, const Event& event, Time now) {
-  return std::visit(
-      Overloaded{
-          [&worker_group](const Started& started) { return on_started(worker_group, started); },
-          [&worker_group, now](const WorkerExited& exited) {
-            return on_worker_exited(worker_group, exited, now);
-          },
-          [&worker_group, now](const StopRequested& stop) {
-            return on_stop_requested(worker_group, stop, now);
-          },
-          [&worker_group, now](const KillRequested&) {
-            return on_kill_requested(worker_group, now);
-          },
-          [&worker_group](const AllGone&) { return on_all_gone(worker_group); },
-          [&worker_group, now](const DeadlinePassed&) {
-            return on_deadline_passed(worker_group, now);
-          },
-      },
-      event);
+  return std::visit([&](const auto& happened) { return on(worker_group, happened, now); }, event);
 }
 
 std::optional<Time> deadline(const State& worker_group) {
-  using Due = std::optional<Time>;
-  return std::visit(Overloaded{
-                        [](const Idle&) { return Due(); },
-                        [](const Running&) { return Due(); },
-                        [](const Kept&) { return Due(); },
-                        [](const Held& held) { return Due(held.stop_at); },
-                        [](const Notified& notified) { return Due(notified.stop_at); },
-                        [](const Stopping& stopping) { return Due(stopping.kill_at); },
-                        [](const Waiting& waiting) {
-                          return Due(waiting.report_at.value_or(waiting.terminate_at));
-                        },
-                        [](const Settling& settling) { return Due(settling.keep_at); },
-                        [](const Terminating& terminating) { return Due(terminating.kill_at); },
-                        [](const Killing& killing) {
-                          return Due(std::min(killing.again_at, killing.give_up_at));
-                        },
-                    },
-                    worker_group.phase);
+  if (!worker_group.ends_at) return std::nullopt;
+  return std::min(*worker_group.ends_at, worker_group.acts_at.value_or(*worker_group.ends_at));
 }
 
 }  // namespace drun::agent::worker_group

@@ -101,54 +101,26 @@ struct ReportGone {
 using Action = std::variant<SignalAll, NotifyAll, KillAll, CheckIfGone, ReportFailure,
                             ReportSuccess, ReportWaiting, ReportGone>;
 
-// States.
-struct Idle {
-  bool operator==(const Idle&) const = default;
+enum class Phase {
+  Idle,
+  Running,
+  Held,
+  Notified,
+  Stopping,
+  Waiting,
+  Settling,
+  Terminating,
+  Kept,
+  Killing
 };
-struct Running {
-  bool operator==(const Running&) const = default;
-};
-struct Held {
-  Time stop_at{};
-  bool operator==(const Held&) const = default;
-};
-struct Notified {
-  Time stop_at{};
-  bool operator==(const Notified&) const = default;
-};
-struct Stopping {
-  Time kill_at{};
-  bool operator==(const Stopping&) const = default;
-};
-struct Waiting {
-  std::optional<Time> report_at;  // absent: reported
-  Time terminate_at{};
-  bool operator==(const Waiting&) const = default;
-};
-struct Settling {
-  Time keep_at{};
-  bool operator==(const Settling&) const = default;
-};
-struct Terminating {
-  Time kill_at{};
-  bool operator==(const Terminating&) const = default;
-};
-struct Kept {
-  bool operator==(const Kept&) const = default;
-};
-struct Killing {
-  Time again_at{};
-  Time give_up_at{};
-  bool operator==(const Killing&) const = default;
-};
-using Phase = std::variant<Idle, Running, Held, Notified, Stopping, Waiting, Settling, Terminating,
-                           Kept, Killing>;
 
 struct State {
   Times times;
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
-  Phase phase = Idle{};
-  int alive = 0;  // workers that have not exited
+  Phase phase = Phase::Idle;
+  std::optional<Time> ends_at{};  // when the phase ends by itself; absent: it does not
+  std::optional<Time> acts_at{};  // before that: Waiting reports, Killing kills again
+  int alive = 0;                  // workers that have not exited
   bool operator==(const State&) const = default;
 };
 

@@ -80,7 +80,7 @@ void Workers::spared_ended() {
 }
 
 void Workers::start(std::vector<Command> commands, WarmStarter* warm) {
-  assert(!commands.empty() && std::holds_alternative<worker_group::Idle>(group_.phase));
+  assert(!commands.empty() && group_.phase == worker_group::Phase::Idle);
   ++round_;
   sent_ = Sent::Nothing;
   has_succeeded_ = false;

@@ -116,7 +116,7 @@ class Workers final : private WorkerStarter::Listener {
   // Sends SIGKILL to all processes now.
   void kill_now() { feed(worker_group::KillRequested{}); }
   // True from an on_all_gone() with kept processes until these are stopped or the next start().
-  bool has_kept() const { return std::holds_alternative<worker_group::Kept>(group_.phase); }
+  bool has_kept() const { return group_.phase == worker_group::Phase::Kept; }
   // Sends a signal such as USR1, USR2 or CONT to every worker's group, without other effects.
   void pass_on(int signal);
 
