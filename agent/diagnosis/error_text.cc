@@ -163,43 +163,37 @@ constexpr std::array kWeakTexts{
 };
 
 // In errors of the GPU's libraries.
-constexpr std::array kGpuWords{
-    std::string_view("CUDA"),   std::string_view("cuda"),  std::string_view("NCCL"),
-    std::string_view("CUBLAS"), std::string_view("CUDNN"), std::string_view("cuDNN"),
-    std::string_view("HIP "),
-};
+constexpr auto kGpuWords =
+    std::to_array<std::string_view>({"CUDA", "cuda", "NCCL", "CUBLAS", "CUDNN", "cuDNN", "HIP "});
 
 // Lines that follow the error of a Python program and do not explain it.
-constexpr std::array kNoise{
-    std::string_view("terminate called without an active exception"),
-    std::string_view("warnings.warn("),
-    std::string_view("Aborted"),
-};
+constexpr auto kNoise = std::to_array<std::string_view>(
+    {"terminate called without an active exception", "warnings.warn(", "Aborted"});
 
-constexpr std::array kCollectives{
-    std::string_view("all_reduce"),
-    std::string_view("all_reduce_coalesced"),
-    std::string_view("all_gather"),
-    std::string_view("all_gather_into_tensor"),
-    std::string_view("all_gather_object"),
-    std::string_view("all_gather_coalesced"),
-    std::string_view("all_to_all"),
-    std::string_view("all_to_all_single"),
-    std::string_view("barrier"),
-    std::string_view("monitored_barrier"),
-    std::string_view("broadcast"),
-    std::string_view("broadcast_object_list"),
-    std::string_view("gather"),
-    std::string_view("gather_object"),
-    std::string_view("reduce"),
-    std::string_view("reduce_scatter"),
-    std::string_view("reduce_scatter_tensor"),
-    std::string_view("scatter"),
-    std::string_view("scatter_object_list"),
-    std::string_view("recv"),
-    std::string_view("send"),
-    std::string_view("new_group"),
-    std::string_view("init_process_group"),
+constexpr std::array<std::string_view, 23> kCollectives{
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_gather_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "monitored_barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+    "recv",
+    "send",
+    "new_group",
+    "init_process_group",
 };
 
 bool is_in(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
@@ -315,8 +309,8 @@ bool ends_in_data_loader(const TextLines& lines) {
 
 // Whether the last exception before `end` says that the other process of a connection is gone.
 bool breaks_connection(const TextLines& lines, std::size_t end) {
-  constexpr std::array kBroken{std::string_view("EOFError"), std::string_view("Connection"),
-                               std::string_view("BrokenPipeError")};
+  constexpr auto kBroken =
+      std::to_array<std::string_view>({"EOFError", "Connection", "BrokenPipeError"});
   while (end > 0 && !lines[end - 1].is_exception) --end;
   return end > 0 && std::any_of(kBroken.begin(), kBroken.end(), [&](std::string_view name) {
            return lines[end - 1].starts_with(name);

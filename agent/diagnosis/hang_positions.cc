@@ -126,15 +126,9 @@ MainThread main_thread_of(const std::vector<std::string>& lines) {
 }
 
 bool is_torch_file(std::string_view file) {
-  constexpr std::array kFiles{std::string_view("distributed_c10d.py"),
-                              std::string_view("c10d_logger.py"),
-                              std::string_view("_contextlib.py"),
-                              std::string_view("threading.py"),
-                              std::string_view("dataloader.py"),
-                              std::string_view("selectors.py"),
-                              std::string_view("connection.py"),
-                              std::string_view("queues.py"),
-                              std::string_view("queue.py")};
+  constexpr auto kFiles = std::to_array<std::string_view>(
+      {"distributed_c10d.py", "c10d_logger.py", "_contextlib.py", "threading.py", "dataloader.py",
+       "selectors.py", "connection.py", "queues.py", "queue.py"});
   return std::any_of(kFiles.begin(), kFiles.end(),
                      [file](std::string_view each) { return file.starts_with(each); });
 }

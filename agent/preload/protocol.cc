@@ -12,27 +12,11 @@ namespace {
 
 // Those of one rank, or known only once the nodes have joined. (own_environment)
 bool differs_by_rank(std::string_view name) {
-  static constexpr std::array kNames{
-      std::string_view("RANK"),
-      std::string_view("LOCAL_RANK"),
-      std::string_view("WORLD_SIZE"),
-      std::string_view("LOCAL_WORLD_SIZE"),
-      std::string_view("GROUP_RANK"),
-      std::string_view("GROUP_WORLD_SIZE"),
-      std::string_view("ROLE_NAME"),
-      std::string_view("ROLE_RANK"),
-      std::string_view("ROLE_WORLD_SIZE"),
-      std::string_view("MASTER_ADDR"),
-      std::string_view("MASTER_PORT"),
-      std::string_view("NCCL_RAS_ADDR"),
-      std::string_view("TORCH_FR_DUMP_TEMP_FILE"),
-      std::string_view("TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
-      std::string_view("TORCH_WORKER_SERVER_SOCKET"),
-      std::string_view("CUDA_VISIBLE_DEVICES"),
-      std::string_view("HIP_VISIBLE_DEVICES"),
-      std::string_view("ROCR_VISIBLE_DEVICES"),
-      std::string_view("ZE_AFFINITY_MASK"),
-  };
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+       "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NCCL_RAS_ADDR",
+       "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_WORKER_SERVER_SOCKET",
+       "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"});
   return name.starts_with("TORCHELASTIC_") || name.starts_with("DRUN_") ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }

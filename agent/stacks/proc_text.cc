@@ -66,15 +66,12 @@ std::string call_name(std::string_view text) {
 
 // Between a program's system call and the function that carries it out.
 bool is_kernel_entry(std::string_view function) {
-  constexpr std::array kBegins{
-      // x86_64
-      std::string_view("entry_SYSCALL_"), std::string_view("do_syscall_"),
-      std::string_view("x64_sys_call"), std::string_view("__x64_sys_"),
-      std::string_view("__do_sys_"), std::string_view("__se_sys_"), std::string_view("asm_"),
-      // aarch64
-      std::string_view("el0t_64_"), std::string_view("el0_"), std::string_view("do_el0_"),
-      std::string_view("invoke_syscall"), std::string_view("__arm64_sys_"),
-      std::string_view("ret_from_fork")};
+  constexpr auto kBegins = std::to_array<std::string_view>(
+      {// x86_64
+       "entry_SYSCALL_", "do_syscall_", "x64_sys_call", "__x64_sys_", "__do_sys_", "__se_sys_",
+       "asm_",
+       // aarch64
+       "el0t_64_", "el0_", "do_el0_", "invoke_syscall", "__arm64_sys_", "ret_from_fork"});
   return std::any_of(kBegins.begin(), kBegins.end(),
                      [function](std::string_view each) { return function.starts_with(each); });
 }

@@ -206,8 +206,8 @@ void count(Counted& list, std::vector<std::string> lines) {
 
 // Threads that wait for work in most programs. A debugger shows when they do something else.
 bool is_idle(const std::string& name, const ThreadStack& thread) {
-  constexpr std::array kNames{std::string_view("cuda-EvtHandlr"), std::string_view("pt_autograd_"),
-                              std::string_view("pt_nccl_"), std::string_view("pt_tcpstore")};
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"cuda-EvtHandlr", "pt_autograd_", "pt_nccl_", "pt_tcpstore"});
   const bool is_known = name == "cuda" || std::any_of(kNames.begin(), kNames.end(), [&](auto each) {
                           return name.starts_with(each);
                         });
