@@ -81,9 +81,10 @@ class WarmStart final : public Start {
 
  private:
   void note(std::string_view bytes) {
-    const preload::ChannelMessage message = preload::parse_channel_message(bytes);
-    if (const auto* not_bound = std::get_if<NotBound>(&message)) refusal_ = *not_bound;
-    if (const auto* memory = std::get_if<preload::MemoryNotPlaced>(&message))
+    const auto message = preload::parse_channel_message(bytes);
+    if (!message) return;
+    if (const auto* not_bound = std::get_if<NotBound>(&*message)) refusal_ = *not_bound;
+    if (const auto* memory = std::get_if<preload::MemoryNotPlaced>(&*message))
       memory_error_ = memory->error_number;
   }
 
@@ -190,26 +191,23 @@ void Preloader::read_control() {
 }
 
 void Preloader::handle(const preload::Message& message) {
-  if (is_importing()) {
-    if (const auto* ready = std::get_if<preload::Ready>(&message)) {
-      state_ = State::Ready;
-      timer_.cancel();
-      log_printed();
-      log_.info("preloaded " + modules() + " in " + ready->seconds + " s (pid " +
-                std::to_string(pid()) + ")");
-      return settle(Result<void>());
-    }
-    // on_end() follows, once what it printed has been read.
-    if (const auto* failed = std::get_if<preload::ImportFailed>(&message))
-      return fail("failed at the import of " + failed->module);
-    if (const auto* unsafe = std::get_if<preload::Unsafe>(&message))
-      return turn_off(unsafe->reason);
-  } else if (state_ == State::Forking) {
-    if (const auto* forked = std::get_if<preload::Forked>(&message)) return on_forked(forked->pid);
-    if (const auto* refused = std::get_if<preload::Refused>(&message)) {
-      turn_off(refused->reason);
-      return answer(std::nullopt);
-    }
+  using Kind = preload::Message::Kind;
+  if (is_importing() && message.kind == Kind::Ready) {
+    state_ = State::Ready;
+    timer_.cancel();
+    log_printed();
+    log_.info("preloaded " + modules() + " in " + message.text + " s (pid " +
+              std::to_string(pid()) + ")");
+    return settle(Result<void>());
+  }
+  // on_end() follows, once what it printed has been read.
+  if (is_importing() && message.kind == Kind::ImportFailed)
+    return fail("failed at the import of " + message.text);
+  if (is_importing() && message.kind == Kind::Unsafe) return turn_off(message.text);
+  if (state_ == State::Forking && message.kind == Kind::Forked) return on_forked(message.pid);
+  if (state_ == State::Forking && message.kind == Kind::Refused) {
+    turn_off(message.text);
+    return answer(std::nullopt);
   }
   if (state_ == State::Failed || state_ == State::Off) return;  // it is being killed
   turn_off("the interpreter sent a message that is not valid");

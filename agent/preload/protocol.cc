@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <utility>
 
 #include "rendezvous/base/text.h"
@@ -19,17 +18,6 @@ bool differs_by_rank(std::string_view name) {
        "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"});
   return name.starts_with("TORCHELASTIC_") || name.starts_with("DRUN_") ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
-std::optional<std::string_view> value_of(const std::vector<EnvironmentEntry>& own,
-                                         std::span<const std::string> inherited,
-                                         std::string_view name) {
-  for (const auto& [each, value] : own)
-    if (each == name) return value;
-  for (const std::string& line : inherited)
-    if (line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name))
-      return std::string_view(line).substr(name.size() + 1);
-  return std::nullopt;
 }
 
 std::string joined(const std::vector<int>& numbers) {
@@ -67,10 +55,11 @@ std::optional<std::string> mismatch(const Start& start, const Command& command) 
     return "its program is " + program->name + ", and the preloaded interpreter was started for " +
            start.program.name;
   if (command.network_fd) return "it runs in a separate network namespace";
+  const Command interpreter{.inherited = command.inherited, .environment = start.environment};
   const auto differs = [&](std::string_view name) -> std::optional<std::string> {
     if (differs_by_rank(name)) return std::nullopt;
-    const auto mine = value_of(command.environment, command.inherited, name);
-    const auto other = value_of(start.environment, command.inherited, name);
+    const auto mine = find_variable(command, name);
+    const auto other = find_variable(interpreter, name);
     if (mine == other) return std::nullopt;
     return std::string(name) + " is " + (mine ? "\"" + std::string(*mine) + "\"" : "not set") +
            " for it and " + (other ? "\"" + std::string(*other) + "\"" : "not set") +
@@ -103,32 +92,34 @@ std::string request(const Command& command, int agent) {
 }
 
 Message parse_message(std::string_view bytes) {
-  if (bytes.size() > kMostMessageBytes) return Invalid{};
+  if (bytes.size() > kMostMessageBytes) return {};
   const std::size_t first_end = bytes.find('\0');
-  if (first_end == bytes.npos || bytes.back() != '\0') return Invalid{};
+  if (first_end == bytes.npos || bytes.back() != '\0') return {};
   const std::string_view kind = bytes.substr(0, first_end);
   bytes.remove_prefix(first_end + 1);
   const std::size_t end = bytes.find('\0');
-  if (end == bytes.npos || end + 1 != bytes.size()) return Invalid{};
+  if (end == bytes.npos || end + 1 != bytes.size()) return {};
   const std::string value(bytes.substr(0, end));
-  if (kind == "ready") return Ready{value};
-  if (kind == "failed") return ImportFailed{value};
-  if (kind == "unsafe") return Unsafe{value};
-  if (kind == "refused") return Refused{value};
-  if (const auto pid = number_of(value); kind == "forked" && pid) return Forked{*pid};
-  return Invalid{};
+  using Kind = Message::Kind;
+  if (kind == "ready") return {Kind::Ready, value};
+  if (kind == "failed") return {Kind::ImportFailed, value};
+  if (kind == "unsafe") return {Kind::Unsafe, value};
+  if (kind == "refused") return {Kind::Refused, value};
+  if (const auto pid = number_of(value); kind == "forked" && pid)
+    return {.kind = Kind::Forked, .pid = *pid};
+  return {};
 }
 
-ChannelMessage parse_channel_message(std::string_view bytes) {
+std::optional<ChannelMessage> parse_channel_message(std::string_view bytes) {
   const std::size_t blank = bytes.find(' ');
-  if (blank == bytes.npos) return Invalid{};
+  if (blank == bytes.npos) return std::nullopt;
   const std::string_view what = bytes.substr(0, blank);
   const std::optional<int> number = number_of(bytes.substr(blank + 1));
-  if (!number) return Invalid{};
+  if (!number) return std::nullopt;
   if (what == "memory") return MemoryNotPlaced{*number};
   if (what == "cpus") return NotBound{.error_number = *number, .is_memory = false};
   if (what == "strict") return NotBound{.error_number = *number, .is_memory = true};
-  return Invalid{};
+  return std::nullopt;
 }
 
 }  // namespace drun::agent::preload

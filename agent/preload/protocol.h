@@ -46,41 +46,26 @@ std::optional<std::string> mismatch(const Start& start, const Command& command);
 // The request of one worker. `agent` is the pid that becomes the worker's parent.
 std::string request(const Command& command, int agent);
 
-// Messages of the interpreter.
-struct Ready {
-  std::string seconds;  // that the imports took
-  bool operator==(const Ready&) const = default;
+// A message of the interpreter.
+struct Message {
+  enum class Kind { Invalid, Ready, ImportFailed, Unsafe, Forked, Refused };
+  Kind kind = Kind::Invalid;
+  // Of Ready, the seconds that the imports took; of ImportFailed, the module; of Unsafe and
+  // Refused, the reason.
+  std::string text{};
+  int pid = 0;  // of Forked
+  bool operator==(const Message&) const = default;
 };
-struct ImportFailed {
-  std::string module;
-  bool operator==(const ImportFailed&) const = default;
-};
-struct Unsafe {
-  std::string reason;
-  bool operator==(const Unsafe&) const = default;
-};
-struct Forked {
-  int pid = 0;
-  bool operator==(const Forked&) const = default;
-};
-struct Refused {
-  std::string reason;
-  bool operator==(const Refused&) const = default;
-};
-struct Invalid {
-  bool operator==(const Invalid&) const = default;
-};
-using Message = std::variant<Ready, ImportFailed, Unsafe, Forked, Refused, Invalid>;
 
 Message parse_message(std::string_view bytes);
 
 // The report of a worker on its channel before it begins the program.
 struct MemoryNotPlaced {
   int error_number = 0;
-  bool operator==(const MemoryNotPlaced&) const = default;
 };
-using ChannelMessage = std::variant<MemoryNotPlaced, NotBound, Invalid>;
+using ChannelMessage = std::variant<MemoryNotPlaced, NotBound>;
 
-ChannelMessage parse_channel_message(std::string_view bytes);
+// Absent: invalid.
+std::optional<ChannelMessage> parse_channel_message(std::string_view bytes);
 
 }  // namespace drun::agent::preload

@@ -90,26 +90,27 @@ TEST_CASE("a request contains placement, words and variables") {
 }
 
 TEST_CASE("only valid messages from the interpreter are accepted") {
-  CHECK(parse_message("ready\0001.25\0"s) == Message(Ready{"1.25"}));
-  CHECK(parse_message("failed\0torch\0"s) == Message(ImportFailed{"torch"}));
-  CHECK(parse_message("unsafe\0a thread\0"s) == Message(Unsafe{"a thread"}));
-  CHECK(parse_message("refused\0fork\0"s) == Message(Refused{"fork"}));
-  CHECK(parse_message("forked\00042\0"s) == Message(Forked{42}));
+  using Kind = Message::Kind;
+  CHECK((parse_message("ready\0001.25\0"s) == Message{Kind::Ready, "1.25"}));
+  CHECK((parse_message("failed\0torch\0"s) == Message{Kind::ImportFailed, "torch"}));
+  CHECK((parse_message("unsafe\0a thread\0"s) == Message{Kind::Unsafe, "a thread"}));
+  CHECK((parse_message("refused\0fork\0"s) == Message{Kind::Refused, "fork"}));
+  CHECK((parse_message("forked\00042\0"s) == Message{.kind = Kind::Forked, .pid = 42}));
   for (const std::string& bytes :
        {""s, "ready"s, "ready\0"s, "ready\0x"s, "ready\0x\0y\0"s, "forked\0\0"s, "forked\0-1\0"s,
         "forked\0000\0"s, "forked\00012x\0"s, "forked\00099999999999\0"s, "other\0x\0"s, "\0\0"s,
         "unsafe\0"s + std::string(kMostMessageBytes, 'x') + "\0"s})
-    CHECK(parse_message(bytes) == Message(Invalid{}));
+    CHECK((parse_message(bytes) == Message{}));
 }
 
 TEST_CASE("only valid reports on a worker's channel are accepted") {
-  CHECK(std::get<MemoryNotPlaced>(parse_channel_message("memory 1")).error_number == 1);
-  const auto cpus = std::get<NotBound>(parse_channel_message("cpus 22"));
+  CHECK(std::get<MemoryNotPlaced>(parse_channel_message("memory 1").value()).error_number == 1);
+  const auto cpus = std::get<NotBound>(parse_channel_message("cpus 22").value());
   CHECK((cpus.error_number == 22 && !cpus.is_memory));
-  const auto strict = std::get<NotBound>(parse_channel_message("strict 1"));
+  const auto strict = std::get<NotBound>(parse_channel_message("strict 1").value());
   CHECK((strict.error_number == 1 && strict.is_memory));
   for (const char* const bytes : {"", "memory", "memory ", "memory x", "memory -1", "other 1"})
-    CHECK(std::holds_alternative<Invalid>(parse_channel_message(bytes)));
+    CHECK_FALSE(parse_channel_message(bytes));
 }
 
 }  // namespace drun::agent::preload
