@@ -91,15 +91,6 @@ std::string eu_frame(std::string_view named) {
   return frame(function.substr(0, function.find('@')), file_name(place));
 }
 
-// eu-stack -s prints a frame's place in the source on a separate line:
-// "    /src/group.cc:12:3".
-void set_place(std::string& eu_frame, std::string_view place) {
-  const std::string function = eu_frame.substr(0, eu_frame.find(" ("));
-  const std::string_view file = file_name(place);
-  const std::size_t line_end = file.find(':', std::min(file.find(':') + 1, file.size()));
-  eu_frame = frame(function, file.substr(0, line_end));
-}
-
 std::vector<ThreadStack> without_empty(std::vector<ThreadStack> threads) {
   std::erase_if(threads, [](const ThreadStack& thread) { return thread.frames.empty(); });
   if (threads.size() > kMostThreads) threads.resize(kMostThreads);
@@ -141,8 +132,6 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
       threads.emplace_back();
     else if (const std::string_view rest = after_number(line); !rest.empty())
       add_frame(threads, eu_frame(without_address(rest)));
-    else if (line.starts_with(' ') && !threads.empty() && !threads.back().frames.empty())
-      set_place(threads.back().frames.back(), trimmed(line));
   }
   return without_empty(std::move(threads));
 }

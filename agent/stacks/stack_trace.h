@@ -27,7 +27,7 @@ constexpr std::size_t kMostFrames = 64;
 std::vector<ThreadStack> parse_py_spy(std::string_view text);
 // `thread apply all bt`.
 std::vector<ThreadStack> parse_gdb(std::string_view text);
-// `eu-stack`, with -m and -s or without.
+// `eu-stack`, with -m or without.
 std::vector<ThreadStack> parse_eu_stack(std::string_view text);
 
 // --- The processes of one worker as lines that can be compared with other workers': differences
