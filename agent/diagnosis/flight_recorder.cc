@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "agent/diagnosis/hang_positions.h"
@@ -25,10 +26,25 @@ constexpr std::size_t kMostRecordedFrames = 64;
 constexpr std::size_t kMostGroups = 1024;
 constexpr std::size_t kMostMembers = 65'536;
 
-std::string name_at(const Document& document, NodeId dict, std::string_view key) {
+std::optional<std::string_view> text_in(const Document& document, NodeId dict,
+                                        std::string_view key) {
   const auto id = document.find(dict, key);
-  const auto text = id ? document.text(*id) : std::nullopt;
-  return text ? std::string(rendezvous::cut_text(*text, kNameBytes)) : "";
+  return id ? document.text(*id) : std::nullopt;
+}
+
+std::string as_name(std::string_view text) {
+  return std::string(rendezvous::cut_text(text, kNameBytes));
+}
+
+std::string name_at(const Document& document, NodeId dict, std::string_view key) {
+  return as_name(text_in(document, dict, key).value_or(""));
+}
+
+// Empty: there is no such list.
+std::span<const NodeId> items_in(const Document& document, NodeId dict, std::string_view key) {
+  const auto id = document.find(dict, key);
+  const auto* items = id ? document.items(*id) : nullptr;
+  return items == nullptr ? std::span<const NodeId>() : *items;
 }
 
 std::optional<std::int64_t> number_in(const Document& document, NodeId dict, std::string_view key) {
@@ -43,30 +59,26 @@ bool flag_in(const Document& document, NodeId dict, std::string_view key) {
 
 // "[4, 3]"; of several tensors "[4, 3], [2]".
 std::string sizes_text(const Document& document, NodeId dict, std::string_view key) {
-  const auto id = document.find(dict, key);
-  const auto* tensors = id ? document.items(*id) : nullptr;
-  if (tensors == nullptr) return "";
+  const std::span<const NodeId> tensors = items_in(document, dict, key);
   std::string text;
-  for (std::size_t i = 0; i < std::min(tensors->size(), kMostSizes); ++i) {
-    const auto* sizes = document.items((*tensors)[i]);
+  for (std::size_t i = 0; i < std::min(tensors.size(), kMostSizes); ++i) {
+    const auto* sizes = document.items(tensors[i]);
     if (sizes == nullptr) continue;
     text += text.empty() ? "[" : ", [";
     for (std::size_t k = 0; k < std::min(sizes->size(), kMostDimensions); ++k)
       text += (k == 0 ? "" : ", ") + std::to_string(document.number((*sizes)[k]).value_or(-1));
     text += sizes->size() > kMostDimensions ? ", ...]" : "]";
   }
-  if (tensors->size() > kMostSizes)
-    text += " and " + std::to_string(tensors->size() - kMostSizes) + " more";
+  if (tensors.size() > kMostSizes)
+    text += " and " + std::to_string(tensors.size() - kMostSizes) + " more";
   return text;
 }
 
 std::string types_text(const Document& document, NodeId dict, std::string_view key) {
-  const auto id = document.find(dict, key);
-  const auto* types = id ? document.items(*id) : nullptr;
-  if (types == nullptr) return "";
+  const std::span<const NodeId> types = items_in(document, dict, key);
   std::string text;
-  for (std::size_t i = 0; i < std::min(types->size(), kMostSizes); ++i) {
-    const auto name = document.text((*types)[i]);
+  for (std::size_t i = 0; i < std::min(types.size(), kMostSizes); ++i) {
+    const auto name = document.text(types[i]);
     if (name) text += (text.empty() ? "" : ", ") + std::string(rendezvous::cut_text(*name, 24));
   }
   return text;
@@ -74,18 +86,15 @@ std::string types_text(const Document& document, NodeId dict, std::string_view k
 
 // The innermost frame that is not torch's.
 std::string place_of(const Document& document, NodeId entry) {
-  const auto id = document.find(entry, "frames");
-  const auto* frames = id ? document.items(*id) : nullptr;
-  if (frames == nullptr) return "";
-  for (std::size_t i = 0; i < std::min(frames->size(), kMostRecordedFrames); ++i) {
-    const NodeId frame = (*frames)[i];
-    const auto file = document.find(frame, "filename");
-    const auto path = file ? document.text(*file) : std::nullopt;
+  const std::span<const NodeId> frames = items_in(document, entry, "frames");
+  for (std::size_t i = 0; i < std::min(frames.size(), kMostRecordedFrames); ++i) {
+    const NodeId frame = frames[i];
+    const auto path = text_in(document, frame, "filename");
     if (!path || path->find("/torch/") != path->npos) continue;
     const std::string line = std::to_string(number_in(document, frame, "line").value_or(0));
     const std::string name = name_at(document, frame, "name");
-    return std::string(rendezvous::cut_text(path->substr(path->rfind('/') + 1), kNameBytes)) + ":" +
-           line + (name.empty() || name == "<module>" ? "" : " in " + name);
+    return as_name(path->substr(path->rfind('/') + 1)) + ":" + line +
+           (name.empty() || name == "<module>" ? "" : " in " + name);
   }
   return "";
 }
@@ -140,15 +149,11 @@ std::optional<FlightCall> read_call(const Document& document, NodeId entry) {
   FlightCall call{.number = *number,
                   .op = op_of(name_at(document, entry, "profiling_name")),
                   .sizes = sizes_text(document, entry, "input_sizes"),
-                  .output_sizes = sizes_text(document, entry, "output_sizes"),
                   .types = types_text(document, entry, "input_dtypes"),
                   .state = state_of(document, entry),
                   .place = place_of(document, entry)};
-  const auto group = document.find(entry, "process_group");
-  const auto* names = group ? document.items(*group) : nullptr;
-  if (names != nullptr && !names->empty())
-    if (const auto name = document.text(names->front()))
-      call.group = rendezvous::cut_text(*name, kNameBytes);
+  const std::span<const NodeId> names = items_in(document, entry, "process_group");
+  if (!names.empty()) call.group = as_name(document.text(names[0]).value_or(""));
   return call;
 }
 
@@ -364,11 +369,9 @@ Result<FlightDump> read_dump(int rank, const Document& document) {
     for (const auto& [key, value] : document.dict(*groups)->items) {
       const auto name = document.text(key);
       if (!name || dump.groups.size() >= kMostGroups) continue;
-      const auto ranks = document.find(value, "ranks");
-      const auto members = ranks ? document.text(*ranks) : std::nullopt;
-      dump.groups[std::string(rendezvous::cut_text(*name, kNameBytes))] = {
+      dump.groups[as_name(*name)] = {
           .description = name_at(document, value, "desc"),
-          .ranks = members ? ranks_in(*members) : RankRanges()};
+          .ranks = ranks_in(text_in(document, value, "ranks").value_or(""))};
     }
   }
   if (list == nullptr) return dump;
@@ -378,15 +381,13 @@ Result<FlightDump> read_dump(int rank, const Document& document) {
     if (auto call = read_call(document, (*list)[i])) dump.calls.push_back(*std::move(call));
   // Gloo's groups have no configuration, only a name and a description in each entry.
   for (std::size_t i = first; i < list->size(); ++i) {
-    const auto group = document.find((*list)[i], "process_group");
-    const auto* names = group ? document.items(*group) : nullptr;
-    if (names == nullptr || names->size() < 2 || dump.groups.size() >= kMostGroups) continue;
-    const auto name = document.text((*names)[0]);
-    const auto description = document.text((*names)[1]);
+    const std::span<const NodeId> names = items_in(document, (*list)[i], "process_group");
+    if (names.size() < 2 || dump.groups.size() >= kMostGroups) continue;
+    const auto name = document.text(names[0]);
+    const auto description = document.text(names[1]);
     if (!name || !description) continue;
-    FlightGroup& known = dump.groups[std::string(rendezvous::cut_text(*name, kNameBytes))];
-    if (known.description.empty())
-      known.description = rendezvous::cut_text(*description, kNameBytes);
+    FlightGroup& known = dump.groups[as_name(*name)];
+    if (known.description.empty()) known.description = as_name(*description);
   }
   return dump;
 }

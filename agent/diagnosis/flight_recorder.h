@@ -28,8 +28,7 @@ struct FlightCall {
   std::int64_t number = 0;  // counts the group's calls
   std::string op{};         // "all_reduce"
   std::string sizes{};      // of the inputs: "[4, 3]"
-  std::string output_sizes{};
-  std::string types{};  // "Float"
+  std::string types{};      // "Float"
   CallState state = CallState::Scheduled;
   std::string place{};  // "train.py:33 in step"; the innermost frame outside of torch
   bool operator==(const FlightCall&) const = default;

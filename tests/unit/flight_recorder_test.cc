@@ -62,7 +62,6 @@ TEST_CASE("a dump that torch's own writer made with Gloo is read") {
                                     .number = 1,
                                     .op = "all_reduce",
                                     .sizes = "[4, 3]",
-                                    .output_sizes = "[4, 3]",
                                     .types = "Float",
                                     .state = CallState::Completed,
                                     .place = "train.py:4 in step"});
@@ -123,7 +122,6 @@ TEST_CASE("the JSON of torch's control server is read") {
                                      .number = 2,
                                      .op = "broadcast",
                                      .sizes = "[4, 3]",
-                                     .output_sizes = "[4, 3]",
                                      .types = "Float",
                                      .state = CallState::Scheduled});
   CHECK(dump->groups.at("0").description == "default_pg");
