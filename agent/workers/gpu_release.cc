@@ -110,11 +110,6 @@ std::string unfreed_by(const std::vector<int>& holders, std::chrono::millisecond
 
 }  // namespace
 
-std::optional<std::vector<int>> gpu_processes(const std::string& library) {
-  const Nvml nvml(library);
-  return nvml.is_on() ? std::optional(nvml.processes()) : std::nullopt;
-}
-
 bool is_first_pid_namespace() {
   constexpr std::string_view kFirst = "pid:[4026531836]";  // PROC_PID_INIT_INO of the kernel
   std::array<char, 64> text{};

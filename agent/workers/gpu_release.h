@@ -11,7 +11,6 @@
 
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +21,6 @@
 namespace drun::agent {
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
-
-// The process ids that NVML lists as users of any GPU; absent if the library is missing or does not
-// work here. Blocks.
-std::optional<std::vector<int>> gpu_processes(const std::string& library);
 
 // Whether this process's ids are the ones that the driver uses.
 bool is_first_pid_namespace();
