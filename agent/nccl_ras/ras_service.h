@@ -10,16 +10,21 @@
 // Owner:   WorkerWatch. Call stop() before workers are stopped.   Thread: the io_context's only.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "agent/nccl_ras/ras_client.h"
 #include "agent/nccl_ras/ras_position.h"
+#include "agent/nccl_ras/ras_report.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun::agent::ras {
@@ -46,7 +51,40 @@ RasSettings settings_of(const WorkerSpec& spec);
 // that, workers get only torchrun's environment.
 bool gives_place(const AgentSpec& spec);
 
-// --- Queries
+// --- A nonblocking client: one query at a time, with limits on time and size
+//
+// Stopped: all processes of the node listen at the address, and the kernel selects one of them. If
+//          it does not respond for a second, it may be stopped, and another connection is tried, up
+//          to four.
+// Owner:   the caller; destruction and stop() cancel a query without calling `on_answer`.
+// Thread:  the io_context's only. `on_answer` is called exactly once, from the loop.
+// Errors:  Unreachable: nothing listens there; Timeout: no complete answer in time; Refused: the
+//          answer is invalid.
+
+class Client {
+ public:
+  using OnAnswer = std::function<void(const Result<Report>&)>;
+
+  explicit Client(asio::io_context& io,
+                  std::chrono::milliseconds limit = std::chrono::milliseconds(6500))
+      : io_(io), limit_(limit) {}
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client() { stop(); }
+
+  // `host`: a numeric address, or localhost. A call during a query gets the same answer.
+  void ask(const std::string& host, std::uint16_t port, OnAnswer on_answer);
+  void stop();
+
+ private:
+  class Question;
+
+  asio::io_context& io_;
+  std::chrono::milliseconds limit_;
+  std::shared_ptr<Question> question_;  // handlers keep it alive until they have run
+};
+
+// --- The service of this node's workers
 
 class Service {
  public:

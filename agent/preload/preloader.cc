@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "agent/preload/interpreter_source.h"
-#include "agent/spawn/descriptor_passing.h"
+#include "agent/spawn/child_descriptors.h"
 #include "agent/spawn/raw_syscall.h"
 
 namespace drun::agent {

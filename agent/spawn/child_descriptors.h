@@ -1,5 +1,6 @@
-// edge. Limits the descriptors that a child inherits to 0, 1, 2 and those with which this process
-// was started. Descriptors that drun opened later reach no child, close-on-exec or not.
+// edge. The descriptors of children. Limits those that a child inherits to 0, 1, 2 and those with
+// which this process was started: descriptors that drun opened later reach no child, close-on-exec
+// or not. Others are passed in messages.
 //
 //   at the start        0 1 2 | the user's | low low low ...     low: ours, one slot for each child
 //   by later            0 1 2 | the user's | low low low ... |   that is being started: a socket
@@ -17,10 +18,12 @@
 //          /proc cannot be read.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "rendezvous/base/unique_fd.h"
@@ -78,5 +81,28 @@ void close_descriptors(unsigned first, unsigned last);
 // In a child that shares its parent's table: replaces it by a copy without `ours`. Makes raw system
 // calls only. Returns 0 or an errno.
 int leave_descriptors(std::span<const ChildDescriptors::Range> ours);
+
+// --- Passing descriptors to another process, in a message over a socket (SCM_RIGHTS)
+//
+// A copy made by dup(2) has to be closed again, and closing a file flushes it: on a network file
+// system that hangs, close(2) and dup3(2) wait. A descriptor in a message is not a copy of that
+// kind; closing the socket does not wait for a file system.
+
+// Connected sockets that keep the bounds of messages, close-on-exec.
+struct SocketPair {
+  UniqueFd ours;  // non-blocking
+  UniqueFd theirs;
+};
+std::optional<SocketPair> socket_pair();
+
+inline constexpr std::size_t kMostPassed = 5;
+
+// Sends `text`, which must not be empty, with at most kMostPassed descriptors. Does not wait.
+// Returns 0 or an errno.
+int send_descriptors(int socket, std::string_view text, std::span<const int> fds);
+
+// Receives the next message's three descriptors, close-on-exec. Waits for it. Makes one raw system
+// call, so that a child between clone and exec can use it (raw_syscall.h). Returns 0 or an errno.
+int receive_descriptors(int socket, std::array<int, 3>& fds);
 
 }  // namespace drun::agent

@@ -27,7 +27,6 @@
 
 #include "agent/spawn/binding.h"
 #include "agent/spawn/child_descriptors.h"
-#include "agent/spawn/descriptor_passing.h"
 #include "agent/spawn/raw_syscall.h"
 #include "rendezvous/base/unique_fd.h"
 

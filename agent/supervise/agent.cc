@@ -19,7 +19,6 @@
 #include "agent/output/output.h"
 #include "agent/output/progress.h"
 #include "agent/process/guardian.h"
-#include "agent/process/host_slot.h"
 #include "agent/process/lifeline.h"
 #include "agent/process/signals.h"
 #include "agent/stacks/evidence.h"

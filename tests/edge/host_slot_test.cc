@@ -1,4 +1,4 @@
-#include "agent/process/host_slot.h"
+#include "agent/supervise/coordinator_seat.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "agent/nccl_ras/ras_client.h"
+#include "agent/nccl_ras/ras_service.h"
 
 #include <atomic>
 #include <thread>
