@@ -75,7 +75,6 @@ class Preloader final : public WarmStarter {
 
   bool start(const Command& command, int local_rank, OnBegun on_begun) override;
   void cancel(std::chrono::milliseconds grace) override;
-  int pid() const override { return process_ && process_->is_running() ? process_->pid() : 0; }
 
  private:
   enum class State { Idle, Starting, Importing, Ready, Forking, Failed, Off };
@@ -98,6 +97,7 @@ class Preloader final : public WarmStarter {
   void report_plain(int local_rank, const std::string& reason);
   std::string modules() const;
   std::string not_begun(const Refusal& refusal) const;
+  int pid() const { return process_ && process_->is_running() ? process_->pid() : 0; }  // 0: none
   bool is_importing() const { return state_ == State::Starting || state_ == State::Importing; }
 
   asio::io_context& io_;

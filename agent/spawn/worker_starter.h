@@ -41,9 +41,6 @@ class WarmStarter {
 
   // Ends a start that is pending `grace` from now, if there is one. Its `on_begun` is called.
   virtual void cancel(std::chrono::milliseconds grace) = 0;
-
-  // The process from which the workers are forked, a child of this process. 0: none.
-  virtual int pid() const = 0;
 };
 
 class WorkerStarter {
