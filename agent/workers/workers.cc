@@ -53,13 +53,11 @@ std::string refusal_message(int error_number) {
 Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener)
     : io_(io),
       log_(std::move(log)),
-      spec_(spec),
       listener_(listener),
       starter_(io, *this, spec.most_at_once),
       group_{.times = to_times(spec), .leftovers = spec.leftovers},
       timer_(io),
       child_signals_(io) {
-  if (!spec_.adopts_orphans) return;
   become_subreaper();
   child_signals_.add(SIGCHLD);
   // The signal mask survives exec, so the parent may have left the signal blocked.
@@ -99,7 +97,7 @@ void Workers::start(std::vector<Command> commands, WarmStarter* warm) {
   oom_.begin();
   open();
   feed(worker_group::Started{.workers = static_cast<int>(commands.size())});
-  starter_.start(std::move(commands), spec_.adopts_orphans ? warm : nullptr);
+  starter_.start(std::move(commands), warm);
 }
 
 void Workers::on_begun(int local_rank, const Spawned& spawned) {
@@ -218,8 +216,7 @@ void Workers::drain() {
 }
 
 void Workers::open() {
-  if (std::exchange(is_open_, true) || !spec_.adopts_orphans) return;
-  wait_for_children();
+  if (!std::exchange(is_open_, true)) wait_for_children();
 }
 
 // Adopted orphans have no pidfd; SIGCHLD reports their end.
@@ -240,13 +237,9 @@ void Workers::look_soon() {
 
 void Workers::look() {
   look_posted_ = false;
-  if (nothing_left()) return feed(worker_group::AllGone{});
-  if (spec_.adopts_orphans && sent_ == Sent::Stop) orphans_.signal_missed(stop_signal_);
-}
-
-bool Workers::nothing_left() {
-  if (!spec_.adopts_orphans) return running_.empty();
-  return orphans_.reap([this](int pid) { return running_.contains(pid); });
+  const bool is_all_gone = orphans_.reap([this](int pid) { return running_.contains(pid); });
+  if (is_all_gone) return feed(worker_group::AllGone{});
+  if (sent_ == Sent::Stop) orphans_.signal_missed(stop_signal_);
 }
 
 bool Workers::is_stopped_by_signal(const ExitStatus& status) const {
@@ -272,7 +265,6 @@ void Workers::perform(const worker_group::SignalAll& all) {
   orphans_.note_group_signals(begin);
   // A stopped process handles signals only after SIGCONT.
   pass_on(SIGCONT);
-  if (!spec_.adopts_orphans) return;
   // In a separate turn, so that a failure is reported before /proc is read.
   asio::post(io_, [this, alive = Alive(alive_), round = round_, signal = all.signal] {
     if (alive.expired() || round != round_ || !is_open_) return;
@@ -303,7 +295,7 @@ void Workers::perform(const worker_group::KillAll&) {
   note_sent(Sent::Kill);
   starter_.kill();
   pass_on(SIGKILL);
-  if (spec_.adopts_orphans) orphans_.kill_all(has_succeeded_);
+  orphans_.kill_all(has_succeeded_);
 }
 
 void Workers::perform(const worker_group::ReportSuccess&) {
@@ -313,7 +305,6 @@ void Workers::perform(const worker_group::ReportSuccess&) {
 }
 
 void Workers::perform(const worker_group::ReportWaiting& waiting) {
-  if (!spec_.adopts_orphans) return;
   const LeftoverList leftovers = orphans_.running();
   warn_if_blind();
   if (leftovers.count > 0) listener_.on_waiting(leftovers, waiting.time_left);

@@ -10,7 +10,8 @@
 // A failure is an unsuccessful exit that was observed before the first stop signal was sent. All
 // workers that have exited by then are reaped before the signal is sent, so that they count too.
 //
-// While a round runs, no other class reaps children of this process. Workers may only be destroyed
+// All children of this process belong to the job: it becomes a child subreaper, and while a round
+// runs, no other class reaps them. There is one Workers in a process, which may only be destroyed
 // between rounds, and not from a callback. Callbacks are called from the io_context, never from
 // within start(), stop() or kill_now(). Between rounds nothing keeps the io_context running.
 #pragma once
@@ -47,10 +48,6 @@ struct WorkersSpec {
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
   // Time from SIGKILL until remaining processes count as unkillable.
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
-  // Whether all children of this process belong to the job (the process becomes a child subreaper).
-  // False if several agents share a process, as in tests: then only the workers' groups are
-  // stopped.
-  bool adopts_orphans = true;
   // Workers of a round, as far as known: fewer descriptors are reserved for fewer workers.
   std::size_t most_at_once = ChildDescriptors::kSlots;
 };
@@ -102,7 +99,7 @@ class Workers final : private WorkerStarter::Listener {
   // first few exist, without waiting for any exec. If one cannot be started, the rest are not tried
   // and the running ones are stopped. The commands' descriptors must stay open until
   // on_all_started; other borrowed data may be released on return. `warm` starts the workers that
-  // it supports (null: none), and must outlive the round. It has no effect without adopts_orphans.
+  // it supports (null: none), and must outlive the round.
   void start(std::vector<Command> commands, WarmStarter* warm = nullptr);
 
   // Sends `signal` and SIGCONT to every process of the round, and SIGKILL at the deadline. Also
@@ -153,7 +150,6 @@ class Workers final : private WorkerStarter::Listener {
   void wait_for_children();
   void look_soon();
   void look();
-  bool nothing_left();
   bool is_stopped_by_signal(const ExitStatus& status) const;
 
   void perform(const worker_group::SignalAll& all);
@@ -169,7 +165,6 @@ class Workers final : private WorkerStarter::Listener {
 
   asio::io_context& io_;
   Log log_;
-  WorkersSpec spec_;
   Listener& listener_;
   WorkerStarter starter_;
 

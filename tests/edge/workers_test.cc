@@ -405,19 +405,6 @@ TEST_CASE("a new round can be started from inside the previous round's end") {
   CHECK(recorder.failures.size() == 21);
 }
 
-TEST_CASE("several worker groups can share a process if they do not adopt orphans") {
-  WorkersRecorder first({.adopts_orphans = false});
-  WorkersRecorder second({.adopts_orphans = false});
-  second.commands = {shell("sleep 60")};
-  second.workers.start(second.commands);
-  first.run({shell("exit 0")});
-  CHECK(first.gone == 1);
-  second.workers.stop();
-  second.io.run_for(std::chrono::seconds(10));
-  CHECK(second.gone == 1);
-  CHECK(second.failures.empty());
-}
-
 TEST_CASE("a listener can stop the workers from inside a failure report") {
   WorkersRecorder recorder;
   recorder.on_failed = [&recorder] { recorder.workers.kill_now(); };
