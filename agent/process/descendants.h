@@ -8,7 +8,8 @@
 // Cost:    about 7 us per process on the machine.
 // Waits:   never for a process that is not below this one. One below it can be stuck in execve(2),
 //          because it closes a file on a file system that hangs: its stat waits as long.
-// Errors:  is_whole() is false, and all() is empty, if /proc is hidden or another namespace's, if it
+// Errors:  is_whole() is false, and all() is empty, if /proc is hidden or another namespace's, if
+// it
 //          hides all our children (hidepid in proc(5)), or if there is no memory.
 #pragma once
 

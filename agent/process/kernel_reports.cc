@@ -60,27 +60,18 @@ std::optional<int> parse_oom_victim(std::string_view text) {
 }
 
 std::vector<std::string> oom_files(std::string_view proc_self_cgroup) {
-  struct Hierarchy {
-    std::string mount;
-    std::string file;
-    std::vector<std::string> paths{};
-  };
-  Hierarchy v2{"/sys/fs/cgroup", "/memory.events"};
-  Hierarchy v1{"/sys/fs/cgroup/memory", "/memory.oom_control"};
+  std::vector<std::string> v2;
+  std::vector<std::string> v1;
   for (const CgroupEntry& entry : parse_cgroups(proc_self_cgroup)) {
     const auto& names = entry.controllers;
     const bool is_v1 = std::find(names.begin(), names.end(), "memory") != names.end();
     if (!is_v1 && !names.empty()) continue;
-    Hierarchy& hierarchy = is_v1 ? v1 : v2;
-    std::string folder(entry.path == "/" ? "" : entry.path);
-    hierarchy.paths = {hierarchy.mount + folder + hierarchy.file};
-    while (!folder.empty()) {
-      folder.resize(folder.rfind('/'));
-      hierarchy.paths.push_back(hierarchy.mount + folder + hierarchy.file);
-    }
+    std::vector<std::string>& files = is_v1 ? v1 : v2;
+    files = cgroup_folders(is_v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup", entry.path);
+    for (std::string& file : files) file += is_v1 ? "/memory.oom_control" : "/memory.events";
   }
-  v2.paths.insert(v2.paths.end(), v1.paths.begin(), v1.paths.end());
-  return std::move(v2.paths);
+  v2.insert(v2.end(), v1.begin(), v1.end());
+  return v2;
 }
 
 std::optional<std::uint64_t> count_oom_kills() {

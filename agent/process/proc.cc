@@ -149,4 +149,14 @@ std::vector<CgroupEntry> parse_cgroups(std::string_view text) {
   return entries;
 }
 
+std::vector<std::string> cgroup_folders(const std::string& mount, std::string_view path) {
+  std::vector<std::string> folders;
+  for (;;) {
+    while (path.ends_with('/')) path.remove_suffix(1);
+    folders.push_back(mount + std::string(path));
+    if (path.empty()) return folders;
+    path = path.substr(0, path.rfind('/') + 1);
+  }
+}
+
 }  // namespace drun::agent

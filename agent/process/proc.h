@@ -67,4 +67,7 @@ struct CgroupEntry {
 // Leaves out invalid lines. The entries refer to `text`.
 std::vector<CgroupEntry> parse_cgroups(std::string_view text);
 
+// The folder of that cgroup, then of those above it, up to the root of the mount.
+std::vector<std::string> cgroup_folders(const std::string& mount, std::string_view path);
+
 }  // namespace drun::agent

@@ -15,7 +15,6 @@ namespace drun::agent {
 namespace {
 
 constexpr int kMostProcessors = 1024;
-constexpr int kMostLevels = 16;  // of cgroups
 constexpr std::uint64_t kMicroseconds = 1'000'000;
 
 std::uint64_t processor_number(std::string_view text) {
@@ -27,13 +26,8 @@ bool exists(const std::string& path) { return ::access(path.c_str(), R_OK) == 0;
 // The cpu.stat files of a cgroup and of those above it.
 void add_cpu_stats(const std::string& mount, std::string_view path,
                    std::vector<std::string>& files) {
-  for (int level = 0; level < kMostLevels; ++level) {
-    while (path.ends_with('/')) path.remove_suffix(1);
-    std::string file = mount + std::string(path) + "/cpu.stat";
-    if (exists(file)) files.push_back(std::move(file));
-    if (path.empty()) return;
-    path = path.substr(0, std::min(path.rfind('/'), path.size()));
-  }
+  for (const std::string& folder : cgroup_folders(mount, path))
+    if (exists(folder + "/cpu.stat")) files.push_back(folder + "/cpu.stat");
 }
 
 // Processors have numbers, perhaps with gaps.
