@@ -1,6 +1,5 @@
 #include "agent/hang/worker_watch.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "agent/diagnosis/gpu_faults.h"

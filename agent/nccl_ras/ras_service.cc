@@ -5,9 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "agent/output/console_lines.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstdint>
 #include <cstring>

@@ -15,9 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "agent/output/console.h"
 #include "agent/output/console_lines.h"

@@ -20,7 +20,6 @@
 #include <memory>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "agent/process/guardian.h"
 #include "agent/spawn/raw_syscall.h"

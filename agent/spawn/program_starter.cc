@@ -1,6 +1,5 @@
 #include "agent/spawn/program_starter.h"
 
-#include <algorithm>
 #include <cassert>
 #include <deque>
 #include <string>

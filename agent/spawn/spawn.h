@@ -16,7 +16,6 @@
 //          to set a memory preference is not an error; memory_error reports it.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <variant>

@@ -1,7 +1,6 @@
 #include "agent/speed/speed_watch.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace drun::agent {

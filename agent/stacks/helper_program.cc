@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <optional>
 #include <utility>
 #include <variant>
 

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "agent/diagnosis/error_text.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <deque>
 #include <limits>

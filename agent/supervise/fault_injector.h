@@ -16,7 +16,6 @@
 // Thread:  the io_context's only.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <string>

@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "agent/hang/worker_watch.h"

@@ -17,7 +17,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "agent/output/file_writer.h"
 #include "agent/process/scratch.h"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "agent/preload/protocol.h"
 #include "agent/workers/worker_command.h"
