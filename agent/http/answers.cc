@@ -31,7 +31,14 @@ std::string escaped(const std::string& text) {
 class Families {
  public:
   void gauge(std::string_view name, std::string_view help) { begin(name, help, "gauge"); }
-  void counter(std::string_view name, std::string_view help) { begin(name, help, "counter"); }
+  void gauge(std::string_view name, std::string_view help, double value) {
+    gauge(name, help);
+    sample(value);
+  }
+  void counter(std::string_view name, std::string_view help, double value) {
+    begin(name, help, "counter");
+    sample(value);
+  }
 
   // Of the family begun last.
   void sample(double value, std::initializer_list<Label> labels = {}) {
@@ -68,18 +75,12 @@ void add_phase(Families& families, const NodeStatus& status) {
 }
 
 void add_world(Families& families, const World& world, const NodeStatus& status) {
-  families.gauge("node_rank", "Of this node in the latest round.");
-  families.sample(world.node_rank);
-  families.gauge("world_size", "Workers of all nodes in the latest round.");
-  families.sample(world.world_size);
-  families.counter("rounds_total", "Worlds so far, this one included.");
-  families.sample(world.round + 1);
-  families.counter("restarts_total", "Rounds of the job that a failure ended.");
-  families.sample(world.restarts);
-  families.gauge("max_restarts", "Restarts that the job may have.");
-  families.sample(world.max_restarts);
-  families.gauge("round_up_seconds", "Since the latest round began.");
-  families.sample(in_seconds(status.round_up));
+  families.gauge("node_rank", "Of this node in the latest round.", world.node_rank);
+  families.gauge("world_size", "Workers of all nodes in the latest round.", world.world_size);
+  families.counter("rounds_total", "Worlds so far, this one included.", world.round + 1);
+  families.counter("restarts_total", "Rounds of the job that a failure ended.", world.restarts);
+  families.gauge("max_restarts", "Restarts that the job may have.", world.max_restarts);
+  families.gauge("round_up_seconds", "Since the latest round began.", in_seconds(status.round_up));
 }
 
 void add_workers(Families& families, const World& world, const NodeStatus& status) {
@@ -102,21 +103,15 @@ void add_failure(Families& families, const Failure& failure) {
 }
 
 void add_job(Families& families, const JobFacts& job) {
-  families.gauge("job_nodes", "In the world, or waiting for it to begin.");
-  families.sample(job.joined_nodes);
-  families.gauge("job_spares", "Nodes that a running world does without.");
-  families.sample(job.spares);
-  families.gauge("job_nodes_left_out", "Nodes excluded by --exclude-after, at most 16.");
-  families.sample(static_cast<double>(job.left_out.size()));
-  families.gauge("job_workers", "Of the world.");
-  families.sample(job.world_size);
-  families.gauge("job_restarts", "Rounds that a failure ended.");
-  families.sample(job.restarts);
-  families.gauge("job_restarts_left", "Restarts that the job may still have.");
-  families.sample(job.restarts_left);
+  families.gauge("job_nodes", "In the world, or waiting for it to begin.", job.joined_nodes);
+  families.gauge("job_spares", "Nodes that a running world does without.", job.spares);
+  families.gauge("job_nodes_left_out", "Nodes excluded by --exclude-after, at most 16.",
+                 static_cast<double>(job.left_out.size()));
+  families.gauge("job_workers", "Of the world.", job.world_size);
+  families.gauge("job_restarts", "Rounds that a failure ended.", job.restarts);
+  families.gauge("job_restarts_left", "Restarts that the job may still have.", job.restarts_left);
   if (!job.round) return;
-  families.gauge("job_round", "The number of the latest world, from 0.");
-  families.sample(*job.round);
+  families.gauge("job_round", "The number of the latest world, from 0.", *job.round);
 }
 
 }  // namespace
@@ -125,11 +120,10 @@ std::string metrics_text(const NodeStatus& status) {
   Families families;
   families.gauge("info", "1; which job this is.");
   families.sample(1, {{"run_id", status.run_id}, {"host", status.host}});
-  families.gauge("up_seconds", "Since this node's agent started.");
-  families.sample(in_seconds(status.up));
+  families.gauge("up_seconds", "Since this node's agent started.", in_seconds(status.up));
   add_phase(families, status);
-  families.gauge("nodes", "As asked for; those of the latest round once there is one.");
-  families.sample(status.world ? status.world->node_count : status.node_count);
+  families.gauge("nodes", "As asked for; those of the latest round once there is one.",
+                 status.world ? status.world->node_count : status.node_count);
   if (status.world) {
     add_world(families, *status.world, status);
     add_workers(families, *status.world, status);
