@@ -1,5 +1,6 @@
 #include "agent/spec.h"
 
+#include <array>
 #include <cstddef>
 
 namespace drun {
@@ -16,15 +17,8 @@ std::string ranges_text(const std::vector<int>& numbers) {
 }
 
 const char* to_string(MemoryPolicy policy) {
-  switch (policy) {
-    case MemoryPolicy::None:
-      return "none";
-    case MemoryPolicy::Prefer:
-      return "prefer";
-    case MemoryPolicy::Strict:
-      return "strict";
-  }
-  return "none";
+  constexpr std::array kWords{"none", "prefer", "strict"};
+  return kWords.at(static_cast<std::size_t>(policy));
 }
 
 }  // namespace drun

@@ -138,9 +138,6 @@ std::string format_error_record(const ErrorRecord& record) {
   return dump(json);
 }
 
-}  // namespace drun::agent
-
-namespace drun::agent {
 namespace {
 
 Result<std::string> read_all(const std::string& path) {

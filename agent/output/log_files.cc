@@ -29,14 +29,8 @@ Error unusable(const std::string& path, const std::error_code& ec) {
                                      "; choose another with --log-dir"};
 }
 
-Result<void> make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0) return {};
-  return system_error("make directory " + path, errno);
-}
-
-// Succeeds if it exists already.
-Result<void> reach_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
+Result<void> make_directory(const std::string& path, bool may_exist = false) {
+  if (::mkdir(path.c_str(), 0700) == 0 || (may_exist && errno == EEXIST)) return {};
   return system_error("make directory " + path, errno);
 }
 
@@ -119,12 +113,13 @@ Result<void> LogFiles::keep_place() const {
 }
 
 Result<void> LogFiles::reach_attempt(int round) {
-  return round_ && round <= *round_ ? reach_directory(attempt_path(round)) : make_attempt(round);
+  const bool is_kept = round_ && round <= *round_;
+  return is_kept ? make_directory(attempt_path(round), true) : make_attempt(round);
 }
 
 Result<void> LogFiles::make_worker_directory(int round, int worker) {
   if (!has_place() || is_flat_) return {};
-  return reach_directory(worker_path(round, worker, ""));
+  return make_directory(worker_path(round, worker, ""), true);
 }
 
 std::string LogFiles::attempt_path(int round) const {

@@ -93,39 +93,14 @@ bool is_chain_line(std::string_view text) {
 bool may_matter(std::string_view line) {
   if (line.empty()) return false;
   if (line.back() == ':' || line.back() == '\r') return true;
-  switch (line.front()) {
-    case ' ':
-    case '\t':
-      return line.substr(0, 32).find("what") != line.npos;
-    case '[':
-      return line.starts_with("[rank") || line.starts_with("[F");
-    case 'A':
-      if (line.starts_with("Assertion")) return true;
-      break;
-    case 'C':
-      if (line.starts_with("CUDA error") || line.starts_with("Current thread")) return true;
-      break;
-    case 'D':
-      if (line.starts_with("During handling")) return true;
-      break;
-    case 'E':
-      if (line.starts_with("Exception ignored")) return true;
-      break;
-    case 'F':
-    case 'f':
-      return true;
-    case 'H':
-      if (line.starts_with("HIP error")) return true;
-      break;
-    case 'T':
-      if (line.starts_with("The above exception")) return true;
-      break;
-    case 't':
-      if (line.starts_with("terminate called") || line.starts_with("thread '")) return true;
-      break;
-    default:
-      break;
-  }
+  if (line.front() == ' ' || line.front() == '\t')
+    return line.substr(0, 32).find("what") != line.npos;
+  if (line.front() == '[') return line.starts_with("[rank") || line.starts_with("[F");
+  constexpr auto kBegins = std::to_array<std::string_view>(
+      {"F", "f", "Assertion", "CUDA error", kCurrentThread, "During handling", "Exception ignored",
+       "HIP error", "The above exception", "terminate called", "thread '"});
+  const auto begins = [line](std::string_view text) { return line.starts_with(text); };
+  if (std::any_of(kBegins.begin(), kBegins.end(), begins)) return true;
   // "a.out: ...", "ValueError: ...", and the name of an exception without a text.
   const std::size_t blank = line.substr(0, kMostErrorLineBytes).find(' ');
   if (blank != line.npos) return line[blank - 1] == ':';

@@ -338,11 +338,9 @@ Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool 
 
 void EventLog::write(const Event& event) {
   if (!writer_ && !keeps_) return;
-  const auto now =
-      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
   const auto up =
       std::chrono::floor<std::chrono::microseconds>(std::chrono::steady_clock::now() - began_);
-  std::string line = event_line(event, place_, now, up);
+  std::string line = event_line(event, place_, wall_now(), up);
   const bool fits = kept_.size() + line.size() <= kMostKeptBytes;
   if (keeps_ && (fits || std::holds_alternative<JobEnded>(event))) kept_ += line;
   if (writer_) append(std::move(line));

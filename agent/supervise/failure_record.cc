@@ -146,7 +146,7 @@ Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd
 std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
                                    const std::vector<hang::Suspect>& suspects,
                                    const std::vector<int>& pids) {
-  const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const auto now = wall_now();
   std::vector<Failure> failures;
   failures.reserve(suspects.size());
   for (const hang::Suspect& suspect : suspects) {
@@ -164,7 +164,7 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error) {
   Failure failure = failure_of(spec, world, 0);
   failure.status = NotStarted{EIO};
-  failure.time = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  failure.time = wall_now();
   failure.message = error.message;
   return failure;
 }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -22,20 +21,12 @@ constexpr std::size_t kTailBytes = 4096;
 constexpr int kMostDepth = 3;
 constexpr std::chrono::minutes kTrimInterval{1};
 
-bool is_decimal_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
 // The first integer in `line`; the largest value if it has too many digits.
 std::optional<std::uint64_t> first_number_in(std::string_view line) {
-  const auto begin = std::find_if(line.begin(), line.end(), is_decimal_digit);
-  if (begin == line.end()) return std::nullopt;
+  const std::size_t begin = line.find_first_of("0123456789");
+  if (begin == line.npos) return std::nullopt;
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t number = 0;
-  for (auto at = begin; at != line.end() && is_decimal_digit(*at); ++at) {
-    const auto digit = static_cast<std::uint64_t>(*at - '0');
-    if (number > (kMost - digit) / 10) return kMost;
-    number = number * 10 + digit;
-  }
-  return number;
+  return leading_number<std::uint64_t>(line.substr(begin)).value_or(kMost);
 }
 
 // Opens only a regular file, because a worker can put anything there. Never blocks.
