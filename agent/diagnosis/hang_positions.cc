@@ -334,7 +334,6 @@ std::vector<FlightDump> flights_of(const Evidence& evidence) {
 }  // namespace
 
 RankRanges read_ranks(std::string_view text) {
-  const std::string_view whole = text;
   RankRanges ranks;
   if (text.starts_with("ranks "))
     text.remove_prefix(6);
@@ -345,7 +344,7 @@ RankRanges read_ranks(std::string_view text) {
   for (std::string_view part : split(text, ',')) {
     part = trimmed(part);
     const std::optional<int> first = rank_at(part);
-    if (!first || ranks.size() >= kMostRanges) return whole == text ? RankRanges() : ranks;
+    if (!first || ranks.size() >= kMostRanges) return ranks;
     const std::size_t dash = part.find('-');
     const std::optional<int> last = dash == part.npos ? first : rank_at(part.substr(dash + 1));
     if (!last || *last < *first) return {};
