@@ -172,25 +172,17 @@ int execute(Launch& launch) {
 // end by the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
 int run_child(void* argument) {
   Launch& launch = *static_cast<Launch*>(argument);
-  if (launch.network_fd >= 0) {  // while it is in our table
-    if (const long result = raw_syscall(SYS_setns, launch.network_fd, CLONE_NEWNET); result < 0) {
-      launch.error_number = static_cast<int>(-result);
-      return 127;
-    }
+  int error = 0;
+  if (launch.network_fd >= 0)  // while it is in our table
+    error = static_cast<int>(-raw_syscall(SYS_setns, launch.network_fd, CLONE_NEWNET));
+  if (error == 0 && !launch.ours.empty()) error = leave_descriptors(launch.ours);
+  if (error == 0 && launch.channel_fd >= 0)
+    error = receive_descriptors(launch.channel_fd, launch.fds);
+  if (error != 0) {
+    launch.error_number = error;
+    return 127;
   }
-  if (!launch.ours.empty()) {
-    if (const int error = leave_descriptors(launch.ours); error != 0) {
-      launch.error_number = error;
-      return 127;
-    }
-  }
-  if (launch.channel_fd >= 0) {
-    if (const int error = receive_descriptors(launch.channel_fd, launch.fds); error != 0) {
-      launch.error_number = error;
-      return 127;
-    }
-    raw_syscall(SYS_write, launch.channel_fd, raw_argument("t"), 1);
-  }
+  if (launch.channel_fd >= 0) raw_syscall(SYS_write, launch.channel_fd, raw_argument("t"), 1);
   raw_syscall(SYS_setpgid, 0, 0);
   raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   if (raw_syscall(SYS_getppid) != launch.parent) return 127;  // it died before prctl
@@ -199,7 +191,7 @@ int run_child(void* argument) {
       raw_syscall(SYS_rt_sigaction, signal, raw_argument(kZeros.data()), 0, kKernelSigsetBytes);
   if (launch.descriptor_limit) set_descriptor_limit(*launch.descriptor_limit);
   if (!place_worker(launch)) return 127;
-  int error = place_descriptors(launch.fds);
+  error = place_descriptors(launch.fds);
   if (error == 0) {
     raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, raw_argument(kZeros.data()), 0,
                 kKernelSigsetBytes);
