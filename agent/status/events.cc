@@ -76,10 +76,19 @@ NamedFields fields_of(const CoordinatorJoined& joined) {
   return {"coordinator_joined", {{"term", joined.term}}};
 }
 
-NamedFields fields_of(const WorkerAlive& alive) {
-  return {"worker_alive",
-          {{"round", alive.round}, {"rank", alive.rank}, {"local_rank", alive.local_rank}}};
+// Which worker it is. With the pid, unless the event has none.
+template <typename OfWorker>
+Json worker_json(const OfWorker& worker) {
+  Json json{{"round", worker.round}, {"rank", worker.rank}, {"local_rank", worker.local_rank}};
+  if constexpr (requires { worker.pid; }) json["pid"] = worker.pid;
+  return json;
 }
+
+NamedFields fields_of(const WorkerStarted& started) {
+  return {"worker_started", worker_json(started)};
+}
+
+NamedFields fields_of(const WorkerAlive& alive) { return {"worker_alive", worker_json(alive)}; }
 
 NamedFields fields_of(const WorkerEnded& ended) {
   Json peak = nullptr;
@@ -88,16 +97,13 @@ NamedFields fields_of(const WorkerEnded& ended) {
     peak = ended.usage->peak_memory_bytes;
     processor = static_cast<double>(ended.usage->processor_time.count()) / 1e6;
   }
-  return {"worker_ended",
-          {{"round", ended.round},
-           {"rank", ended.rank},
-           {"local_rank", ended.local_rank},
-           {"pid", ended.pid},
-           {"exit_code", exit_code(ended.status)},
-           {"ended", to_string(ended.status)},
-           {"stopped_by_drun", ended.stopped_by_drun},
-           {"peak_memory_bytes", std::move(peak)},
-           {"processor_s", std::move(processor)}}};
+  Json fields = worker_json(ended);
+  fields.update({{"exit_code", exit_code(ended.status)},
+                 {"ended", to_string(ended.status)},
+                 {"stopped_by_drun", ended.stopped_by_drun},
+                 {"peak_memory_bytes", std::move(peak)},
+                 {"processor_s", std::move(processor)}});
+  return {"worker_ended", std::move(fields)};
 }
 
 Json failures_json(const std::vector<Failure>& failures) {
@@ -155,34 +161,19 @@ NamedFields fields_of(const RoundBegan& began) {
            {"master_port", world.master_port}}};
 }
 
-NamedFields fields_of(const WorkerStarted& started) {
-  return {"worker_started",
-          {{"round", started.round},
-           {"rank", started.rank},
-           {"local_rank", started.local_rank},
-           {"pid", started.pid}}};
-}
-
 NamedFields fields_of(const WorkerFailed& failed) {
   const Failure& failure = failed.failure;
-  return {"worker_failed",
-          {{"round", failure.round},
-           {"rank", failure.rank},
-           {"local_rank", failure.local_rank},
-           {"pid", failure.pid},
-           {"exit_code", exit_code(failure.status)},
-           {"ended", to_string(failure.status)},
-           {"out_of_memory", failure.out_of_memory}}};
+  Json fields = worker_json(failure);
+  fields.update({{"exit_code", exit_code(failure.status)},
+                 {"ended", to_string(failure.status)},
+                 {"out_of_memory", failure.out_of_memory}});
+  return {"worker_failed", std::move(fields)};
 }
 
 NamedFields fields_of(const HangSuspectedHere& suspected) {
-  const Failure& failure = suspected.failure;
-  return {"hang_suspected",
-          {{"round", failure.round},
-           {"rank", failure.rank},
-           {"local_rank", failure.local_rank},
-           {"pid", failure.pid},
-           {"signs", to_string(failure.status)}}};
+  Json fields = worker_json(suspected.failure);
+  fields["signs"] = to_string(suspected.failure.status);
+  return {"hang_suspected", std::move(fields)};
 }
 
 NamedFields fields_of(const HangFoundAnywhere& found) {
