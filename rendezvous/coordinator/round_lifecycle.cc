@@ -80,9 +80,17 @@ std::vector<SlowRanks::Node> speed_nodes(const RoundState& state) {
   return nodes;
 }
 
+// Whether an earlier coordinator has completed the preflight check.
+bool is_checked_before(const RoundState& state) {
+  return std::any_of(state.nodes.begin(), state.nodes.end(), [](const RoundNode& node) {
+    return node.hello.past && node.hello.past->is_checked;
+  });
+}
+
 // Requires that the nodes of the world have their seats.
 void begin_world(RoundStep& step) {
   RoundState& state = step.state;
+  state.is_checked = state.is_checked || is_checked_before(state);
   send_records(step);  // first: the actions below may be held back (RoundFence)
   assign_ranks(state);
   state.phase = RoundPhase::Running;

@@ -46,7 +46,7 @@ RoundState open_round(RoundSpec spec, Time now) {
   assert(spec.node_count > 0);
   RoundState state;
   state.rules = rules_of(spec);
-  state.is_checked = !spec.preflight || spec.rounds > 0;  // by a coordinator before
+  state.is_checked = !spec.preflight;
   state.spec = std::move(spec);
   state.next_round = state.spec.rounds;
   state.opened = now;

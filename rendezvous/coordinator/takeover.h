@@ -6,6 +6,7 @@
 //          restarts stay used up. Excluded nodes stay excluded, and losses stay counted.
 // Failure: each member reports its first failure in the last world with its age. The earliest one
 //          is the last failure of the job (`drun status`), until a round of this coordinator fails.
+// Check:   the preflight check is repeated until a node of the world was in a world of the program.
 // World:   the first one begins immediately once as many nodes have joined as the last world had,
 //          not counting its coordinator (unless this agent was that coordinator and leads again).
 //          Otherwise it begins after the last call, or after the heartbeat timeout if that is

@@ -97,6 +97,7 @@ struct Past {
   std::vector<std::chrono::milliseconds> restart_ages{};  // of the last ones, oldest first
   std::vector<NodeRecord> records{};
   std::optional<AgedFailure> failure{};  // this node's first in the last world; see short_failure
+  bool is_checked = false;               // it was in a world of the program: no preflight is due
   bool operator==(const Past&) const = default;
 };
 

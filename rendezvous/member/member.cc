@@ -74,7 +74,8 @@ Past past_of(const Memory& memory, const World& world, Time first_world, Time no
             .age = age(first_world),
             .coordinator = memory.coordinator,
             .restarts = static_cast<int>(memory.restarts.size()),
-            .records = memory.records};
+            .records = memory.records,
+            .is_checked = memory.is_checked};
   const std::size_t told = std::min(memory.restarts.size(), kMostRestartsTold);
   for (std::size_t i = memory.restarts.size() - told; i < memory.restarts.size(); ++i)
     past.restart_ages.push_back(age(memory.restarts[i]));
@@ -251,6 +252,7 @@ class MemberTurn {
     if (is_elastic()) {
       state_.memory.rounds = std::max(state_.memory.rounds, ready.world.round + 1);
       state_.memory.coordinator = join.endpoint.host;
+      if (!ready.world.is_preflight) state_.memory.is_checked = true;
       remember_restarts(state_.memory, ready.world.restarts, now_);
     }
     if (const KnownAddresses* known = find_addresses(join.book, join.endpoint)) {

@@ -111,6 +111,7 @@ struct Memory {
   std::string coordinator;  // of the last one
   std::vector<Time> restarts;
   std::vector<NodeRecord> records;
+  bool is_checked = false;  // as in Past
 };
 
 // --- Events, actions and state

@@ -20,7 +20,7 @@
 namespace drun::rendezvous {
 
 // Raise it with every change of the control protocol.
-constexpr std::uint16_t kControlVersion = 13;
+constexpr std::uint16_t kControlVersion = 14;
 constexpr std::string_view kControlMagic = "drun";
 constexpr std::size_t kPreambleBytes = 6;
 

@@ -205,6 +205,7 @@ void fields(auto& archive, Past& past) {
                [](auto& each, Milliseconds& age) { each.duration(age, kMostMilliseconds); });
   list_of(archive, past.records, kMostRecords);
   optional(archive, past.failure);
+  archive.flag(past.is_checked);
 }
 
 // --- Queries

@@ -68,7 +68,7 @@ void JointCluster::check_world(int host) {
   require(any.round < last_known_, "a world is sent before others know it");
   for (const ToldWorld& world : worlds_)
     require(has_forgotten_ || world.round < any.round, "two worlds in one round");
-  check_preflight(any);
+  check_preflight(told);
   check_restarts(host, any);
   check_old_workers(told);
   if (const auto then = std::exchange(handed_over_, std::nullopt))
@@ -82,15 +82,18 @@ void JointCluster::check_world(int host) {
                      .told = told});
 }
 
-// A new coordinator assumes that the previous one has completed the preflight check.
-void JointCluster::check_preflight(const World& world) {
-  const bool has_program = std::any_of(worlds_.begin(), worlds_.end(), [](const ToldWorld& each) {
-    return !each.told.begin()->second.is_preflight;
+// A new coordinator repeats the check unless a member knows that the program has begun.
+void JointCluster::check_preflight(const std::map<std::size_t, World>& told) {
+  const bool is_preflight = told.begin()->second.is_preflight;
+  const bool is_known = std::any_of(told.begin(), told.end(), [this](const auto& each) {
+    return agents_[each.first].member.memory.is_checked;
   });
-  require(!world.is_preflight || !has_program || has_forgotten_,
+  require(!is_preflight || (weather_.preflight && !is_known),
           "a preflight check after the program has begun");
-  require(world.round > 0 || world.is_preflight == weather_.preflight,
-          "the program before its preflight");
+  const bool is_checked = std::any_of(worlds_.begin(), worlds_.end(), [](const ToldWorld& each) {
+    return each.told.begin()->second.is_preflight && each.returned.size() == each.told.size();
+  });
+  require(is_preflight || !weather_.preflight || is_checked, "the program before its preflight");
 }
 
 // A counted restart that was not reported to any member is forgotten with its leader.

@@ -200,7 +200,7 @@ class JointCluster final : private ElectionNetwork, private SimulatedAgents {
   void check_memory(const rendezvous::Leading& leading);
   void note_knowers(int host, int rounds);
   void check_world(int host);
-  void check_preflight(const World& world);
+  void check_preflight(const std::map<std::size_t, World>& told);
   void check_restarts(int host, const World& world);
   void check_old_workers(const std::map<std::size_t, World>& told);
   void check_told_end(const ToldEnd& end);

@@ -202,6 +202,21 @@ TEST_CASE("only the most recent restarts are reported individually") {
   CHECK(past.restart_ages.back() == std::chrono::duration_cast<Milliseconds>(member.now - last));
 }
 
+TEST_CASE("a member reports whether a world of the program has begun") {
+  const bool is_preflight = GENERATE(false, true);
+  MemberDriver member = seeker();
+  member.event(Connected{});
+  member.receive(Welcome{15s, 3});
+  World world = MemberDriver::world(4);
+  world.is_preflight = is_preflight;
+  member.receive(WorldReady{world});
+  member.event(ConnectionLost{"reset"});
+  member.event(OwnStopped{4, {}});
+  dial_next(member);
+  member.event(Connected{});
+  CHECK(member.sent<Hello>().past.value().is_checked == !is_preflight);
+}
+
 TEST_CASE("a member sends the records it was given to the next coordinator") {
   MemberDriver member = following();
   const NodeRecord left_out{.name = "d at 10.0.0.4", .is_left_out = true, .reason = "it fails"};

@@ -74,6 +74,20 @@ TEST_CASE("a successor's first world starts when all nodes except the lost one a
   CHECK(round.world_of(2)->restarts == 0);
 }
 
+TEST_CASE("a successor repeats the preflight check unless the program has begun") {
+  const bool is_checked = GENERATE(false, true);
+  RoundSpec spec = successor_spec(1, 4);
+  spec.preflight = true;
+  Successor round(1, 4);
+  round.state = RoundFence().begin(spec, 7, {.rounds = 5}, round.now);
+  Past past = past_of_three();
+  round.come(2, past);
+  past.is_checked = is_checked;
+  round.come(1, past);
+  REQUIRE(round.world_of(1));
+  CHECK(round.world_of(1)->is_preflight == !is_checked);
+}
+
 TEST_CASE("a successor waits at most one heartbeat timeout for missing nodes") {
   Successor round(1, 4);
   round.come(1, past_of_three());
