@@ -171,6 +171,8 @@ std::string joined_text(const RoundState& state, const Hello& hello, const std::
 
 void admit(RoundStep& step, Peer peer, Hello hello, const std::string& address, Identity identity) {
   RoundState& state = step.state;
+  // Of several claimants, an earlier one made the coordinator step down.
+  if (state.phase == RoundPhase::SteppedDown) return step.drop(peer);
   if (state.rules.pins_ranks) hello.is_coordinator = hello.node_rank == 0;
   const std::string name = name_of(hello, "a");
   std::optional<Error> error = objection(state, hello);
@@ -193,8 +195,9 @@ void admit(RoundStep& step, Peer peer, Hello hello, const std::string& address, 
   if (hello.past && state.rules.replaces_nodes) {
     for (const AgentId& id : inherit(state, *hello.past, step.now)) turn_out(step, id);
   }
-  if (state.phase != RoundPhase::Ending && state.phase != RoundPhase::Over)
-    return join_line(step, peer, hello, address);
+  // The round may have waited only for an agent that was turned out.
+  if (state.phase == RoundPhase::SteppedDown) return step.drop(peer);
+  if (!tells_the_end(state)) return join_line(step, peer, hello, address);
   step.send(peer, Refused{{ErrorCode::Closed, "the job there has just ended"}});
   step.drop(peer);
 }

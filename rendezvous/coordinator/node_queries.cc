@@ -101,6 +101,7 @@ JobPhase phase_of(const RoundState& state) {
       return JobPhase::Pausing;
     case RoundPhase::Ending:
     case RoundPhase::Over:
+    case RoundPhase::SteppedDown:
       break;
   }
   return JobPhase::Finishing;

@@ -275,6 +275,7 @@ std::optional<Time> phase_deadline(const RoundState& state) {
     case RoundPhase::Ending:
       return std::min(state.end_by, state.next_sweep);
     case RoundPhase::Over:
+    case RoundPhase::SteppedDown:
       return std::nullopt;
   }
   return std::nullopt;

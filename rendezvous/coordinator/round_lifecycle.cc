@@ -449,6 +449,7 @@ void end_with(RoundStep& step, Ending ending, std::string cause, std::optional<S
     }
     case RoundPhase::Ending:
     case RoundPhase::Over:
+    case RoundPhase::SteppedDown:
       return;
   }
 }
@@ -491,7 +492,7 @@ void step_down(RoundStep& step) {
   for (const auto& [peer, waiting] : state.line) step.drop(peer);
   drop_claimants(step);
   state = open_round(state.spec, step.now);
-  state.phase = RoundPhase::Over;
+  state.phase = RoundPhase::SteppedDown;
   step.actions.emplace_back(StepDown{});
 }
 

@@ -46,7 +46,8 @@ RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port);
 
 // --- State
 
-enum class RoundPhase { Joining, Running, Stopping, Pausing, Ending, Over };
+// SteppedDown: another coordinator continues the job. The last phase, as Over.
+enum class RoundPhase { Joining, Running, Stopping, Pausing, Ending, Over, SteppedDown };
 
 // A node that is connected and was accepted.
 struct JoinedNode {

@@ -178,6 +178,8 @@ RoundFence::Verdict RoundFence::judge(const RoundState& state, const RoundAction
   const auto* const message = std::get_if<SendTo>(&action);
   const bool is_check =
       message != nullptr && std::holds_alternative<LivenessCheck>(message->message);
+  // Nothing of a held world was sent, and nothing will be: its members look for the next leader.
+  if (std::holds_alternative<StepDown>(action)) held_.clear();
   if (is_check || (!is_unknown && held_.empty())) return Verdict::Do;
   if (is_unknown) asked_rounds_ = state.next_round;
   held_.push_back(action);

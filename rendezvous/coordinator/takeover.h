@@ -64,7 +64,8 @@ Time::duration last_call_of(const RoundState& state);
 // the same number.
 //
 //   election won  --> begin   returns a new state machine; drops actions held for an earlier lead
-//   ClearStore of a world with an unrecorded number: this action and all later ones are held
+//   ClearStore of a world with an unrecorded number: this action and all later ones are held, until
+//   a StepDown, which drops them
 //   round known   --> know    returns the held actions, in order
 //   election lost --> lose    drops them
 class RoundFence {

@@ -37,7 +37,7 @@ void check_handed_over(const ElasticJob& job, std::optional<int> rank) {
   CHECK(job.dropped(kHost));
   CHECK(job.dropped(RoundDriver::peer(1)));
   CHECK(job.sent<Finish>(RoundDriver::peer(1)).empty());
-  CHECK(job.state.phase == RoundPhase::Over);
+  CHECK(job.state.phase == RoundPhase::SteppedDown);
 }
 
 }  // namespace
@@ -113,7 +113,39 @@ TEST_CASE(
     CHECK(job.dropped(RoundDriver::peer(node)));
     CHECK(job.sent<Finish>(RoundDriver::peer(node)).empty());
   }
-  CHECK(job.state.phase == RoundPhase::Over);
+  CHECK(job.state.phase == RoundPhase::SteppedDown);
+}
+
+TEST_CASE("agents that claim the lost coordinator's identity look for the next coordinator") {
+  ElasticJob job = elected_job(2, 3);
+  job.state.has_successor = true;
+  for (const Peer peer : {900U, 901U}) {
+    Hello claim = job.hello_of(0);
+    claim.is_coordinator = false;
+    claim.instance = peer;
+    job.join(peer, claim);
+  }
+  job.wait(IdentityContests::kReplyTimeout);
+  CHECK(job.count<StepDown>() == 1);
+  for (const Peer peer : {900U, 901U}) {
+    CHECK(job.dropped(peer));
+    CHECK(job.sent<Refused>(peer).empty());
+  }
+}
+
+TEST_CASE("a newcomer whose report makes the coordinator leave looks for the next coordinator") {
+  ElasticJob job = elected_job(1, 3);
+  signal(job, kHost, true);
+  job.stopped(0);
+  job.stopped(1);
+  REQUIRE(job.state.phase == RoundPhase::Stopping);
+  Hello newcomer = job.hello_of(3);
+  const AgentId excluded = job.state.nodes.at(2).id;
+  newcomer.past.emplace().records = {{.name = excluded.first, .is_left_out = true}};
+  job.join(RoundDriver::peer(3), newcomer);
+  CHECK(job.count<StepDown>() == 1);
+  CHECK(job.dropped(RoundDriver::peer(3)));
+  CHECK(job.sent<Refused>(RoundDriver::peer(3)).empty());
 }
 
 TEST_CASE("a coordinator in its restart pause hands the job over at once") {

@@ -88,6 +88,14 @@ TEST_CASE("a lost lead discards held actions and is recognized if it is the next
   CHECK(led.tenure.know(2).empty());
 }
 
+TEST_CASE("a coordinator that steps down does not wait for the number of a held world") {
+  LedRounds led(0);
+  led.begin_world();
+  CHECK(led.clear() == RoundFence::Verdict::Ask);
+  CHECK(led.tenure.judge(led.state, StepDown{}) == RoundFence::Verdict::Do);
+  CHECK(led.tenure.know(1).empty());
+}
+
 TEST_CASE("the outcome is sent without a lead unless an earlier world is still held") {
   const auto phase = GENERATE(RoundPhase::Ending, RoundPhase::Over);
   LedRounds led(0);
