@@ -157,7 +157,7 @@ class MemberTurn {
   void ask_elsewhere(std::string trouble) {
     LeaderSearch& seeking = state_.seeking;
     // The named leader does not lead anymore, or cannot be reached from here: try the next seat.
-    seeking.lost_term = seeking.was_sent_on ? seeking.term : 0;
+    if (seeking.was_sent_on) seeking.lost_term = seeking.term;
     actions_.emplace_back(Disconnect{});
     rest(std::move(trouble));
   }
@@ -470,7 +470,11 @@ class MemberTurn {
       return;
     }
     const bool is_unanswered = has_seats() && is_in({Phase::Dialing, Phase::Greeting});
-    if (is_unanswered && now_ >= state_.answer_by) return ask_elsewhere("has not answered");
+    if (is_unanswered && now_ >= state_.answer_by) {
+      // The seat knows no later leader, so the lost one may still lead.
+      if (state_.phase == Phase::Greeting) state_.seeking.lost_term = 0;
+      return ask_elsewhere("has not answered");
+    }
     if (state_.phase == Phase::Greeting && now_ >= state_.answer_by) return no_answer();
     if (state_.phase == Phase::Leaving && state_.leave_by && now_ >= *state_.leave_by)
       return end(lost_ending(state_, "no answer to a signal"));

@@ -129,6 +129,18 @@ TEST_CASE("a member that has lost its coordinator sends its job record to the ne
     member.event(Connected{});
     CHECK(member.sent<Hello>().lost_term == 0);
   }
+  SECTION("a seat that cannot be reached says nothing about the leader") {
+    const bool is_silent = GENERATE(false, true);
+    member.event(ConnectionLost{"reset"});
+    dial_next(member);
+    if (is_silent)
+      lose_patience(member);
+    else
+      member.event(ConnectFailed{"connection refused", true});
+    dial_next(member);
+    member.event(Connected{});
+    CHECK(member.sent<Hello>().lost_term == 3);
+  }
   SECTION("a new leader welcomes it") {
     member.receive(Welcome{15s, 4});
     World next = MemberDriver::world(5);
