@@ -1,5 +1,7 @@
 #include "rendezvous/net/connector.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <list>
 #include <optional>
@@ -16,19 +18,12 @@ constexpr std::chrono::seconds kLimit{10};
 constexpr std::size_t kMostAddresses = 16;
 using Clock = asio::steady_timer::clock_type;
 
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  }
-  return text;
-}
-
 // Addresses for a host that needs no lookup; empty: a name.
 std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
   error_code ec;
   const asio::ip::address address = asio::ip::make_address(endpoint.host, ec);
   if (!ec) return {{address, endpoint.port}};
-  if (lower_case(endpoint.host) != "localhost") return {};
+  if (strcasecmp(endpoint.host.c_str(), "localhost") != 0) return {};
   return {{asio::ip::address_v4::loopback(), endpoint.port},
           {asio::ip::address_v6::loopback(), endpoint.port}};
 }

@@ -1,6 +1,5 @@
 #include "rendezvous/net/listener.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -8,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -53,48 +51,19 @@ std::string hex_preview(std::string_view bytes) {
 // The number of attempts if a free port of one address family is in use in the other.
 constexpr int kPortTries = 16;
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-  bool takes_both_families = false;
-
-  bool is_v6() const { return storage.ss_family == AF_INET6; }
-};
-
-Address v4(in_addr host, std::uint16_t port) {
-  sockaddr_in in{};
-  in.sin_family = AF_INET;
-  in.sin_port = htons(port);
-  in.sin_addr = host;
-  Address address{.size = sizeof(in)};
-  std::memcpy(&address.storage, &in, sizeof(in));
-  return address;
-}
-
-Address v6(const in6_addr& host, std::uint16_t port, bool takes_both_families) {
-  sockaddr_in6 in{};
-  in.sin6_family = AF_INET6;
-  in.sin6_port = htons(port);
-  in.sin6_addr = host;
-  Address address{.size = sizeof(in), .takes_both_families = takes_both_families};
-  std::memcpy(&address.storage, &in, sizeof(in));
-  return address;
-}
-
 std::uint16_t port_of(int fd) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
-  // The port has the same offset in both families.
-  sockaddr_in in{};
-  std::memcpy(&in, &storage, sizeof(in));
-  return ntohs(in.sin_port);
+  tcp::endpoint own;
+  auto size = static_cast<socklen_t>(own.capacity());
+  getsockname(fd, own.data(), &size);
+  return own.port();
 }
 
-// Adds a listening socket with the port of the others to `sockets`. Returns 0, or errno.
-int listen_on(const Address& address, ListenSockets& sockets) {
+// Adds a listening socket with the port of the others to `sockets`. Returns 0, or errno. All
+// addresses of IPv6 include those of IPv4.
+int listen_on(const asio::ip::address& address, std::uint16_t port, ListenSockets& sockets) {
+  const tcp::endpoint at(address, port);
   UniqueFd owned(
-      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+      socket(at.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   const int fd = owned.get();
   // Accepted sockets inherit these options, which saves system calls for each connection. The
   // kernel closes the connections of a host that has been silent for about 20 minutes, so that a
@@ -106,8 +75,8 @@ int listen_on(const Address& address, ListenSockets& sockets) {
       fd >= 0 && set(SOL_SOCKET, SO_REUSEADDR, 1) && set(IPPROTO_TCP, TCP_NODELAY, 1) &&
       set(SOL_SOCKET, SO_KEEPALIVE, 1) && set(IPPROTO_TCP, TCP_KEEPIDLE, 600) &&
       set(IPPROTO_TCP, TCP_KEEPINTVL, 60) && set(IPPROTO_TCP, TCP_KEEPCNT, 10) &&
-      (!address.is_v6() || set(IPPROTO_IPV6, IPV6_V6ONLY, address.takes_both_families ? 0 : 1)) &&
-      bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 &&
+      (address.is_v4() || set(IPPROTO_IPV6, IPV6_V6ONLY, address.is_unspecified() ? 0 : 1)) &&
+      bind(fd, at.data(), static_cast<socklen_t>(at.size())) == 0 &&
       // The kernel limits it to somaxconn.
       listen(fd, 1 << 20) == 0;
   if (!is_good) return errno;
@@ -134,33 +103,33 @@ bool is_missing_family(int error_number) {
 
 Result<ListenSockets> listen_everywhere(std::uint16_t port, const std::string& option) {
   ListenSockets sockets;
-  int error_number = listen_on(v6(in6addr_any, port, true), sockets);
-  if (is_missing_family(error_number)) {
-    error_number = listen_on(v4(in_addr{.s_addr = htonl(INADDR_ANY)}, port), sockets);
-  }
+  int error_number = listen_on(asio::ip::address_v6::any(), port, sockets);
+  if (is_missing_family(error_number))
+    error_number = listen_on(asio::ip::address_v4::any(), port, sockets);
   if (error_number != 0) return cannot_listen(port, option, error_number);
   return sockets;
 }
 
 // A loopback address other than 127.0.0.1 and ::1.
-Result<std::optional<in_addr>> extra_loopback(const std::string& literal) {
-  in_addr host{};
-  if (literal.empty() || literal == "::1") return std::optional<in_addr>();
-  if (inet_pton(AF_INET, literal.c_str(), &host) != 1 || ntohl(host.s_addr) >> 24 != 127) {
+Result<std::optional<asio::ip::address>> extra_loopback(const std::string& literal) {
+  std::optional<asio::ip::address> extra;
+  if (literal.empty() || literal == "::1") return extra;
+  error_code ec;
+  const auto address = asio::ip::make_address_v4(literal, ec);
+  if (ec || !address.is_loopback())
     return Error{ErrorCode::Usage, "\"" + literal + "\" is not a loopback address; use 127.0.0.1"};
-  }
-  if (ntohl(host.s_addr) == INADDR_LOOPBACK) return std::optional<in_addr>();
-  return std::optional<in_addr>(host);
+  if (address != asio::ip::address_v4::loopback()) extra = address;
+  return extra;
 }
 
 // An Error with the port would not help: the next step depends on which address failed.
-int listen_on_loopback(std::uint16_t port, const std::optional<in_addr>& extra,
+int listen_on_loopback(std::uint16_t port, const std::optional<asio::ip::address>& extra,
                        ListenSockets& sockets) {
-  int error_number = listen_on(v4(in_addr{.s_addr = htonl(INADDR_LOOPBACK)}, port), sockets);
+  int error_number = listen_on(asio::ip::address_v4::loopback(), port, sockets);
   if (error_number != 0) return error_number;
-  error_number = listen_on(v6(in6addr_loopback, sockets.port, false), sockets);
+  error_number = listen_on(asio::ip::address_v6::loopback(), sockets.port, sockets);
   if (error_number != 0 && !is_missing_family(error_number)) return error_number;
-  return extra ? listen_on(v4(*extra, sockets.port), sockets) : 0;
+  return extra ? listen_on(*extra, sockets.port, sockets) : 0;
 }
 
 }  // namespace
@@ -417,7 +386,7 @@ Result<ListenSockets> open_listen_sockets(const ListenSpec& spec) {
     return sockets;
   }
   if (!spec.loopback_only) return listen_everywhere(spec.port, spec.port_option);
-  const Result<std::optional<in_addr>> extra = extra_loopback(spec.loopback_host);
+  const auto extra = extra_loopback(spec.loopback_host);
   if (!extra) return extra.error();
   const int tries = spec.port == 0 ? kPortTries : 1;
   int error_number = 0;

@@ -29,17 +29,10 @@ Addresses ask_the_system(const std::string& host) {
                  status == EAI_SYSTEM ? system_message(errno) : ::gai_strerror(status)};
   std::vector<asio::ip::address> found;
   for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
-    if (each->ai_family == AF_INET) {
-      sockaddr_in address{};
-      std::memcpy(&address, each->ai_addr, sizeof(address));
-      found.emplace_back(asio::ip::address_v4(ntohl(address.sin_addr.s_addr)));
-    } else if (each->ai_family == AF_INET6) {
-      sockaddr_in6 address{};
-      std::memcpy(&address, each->ai_addr, sizeof(address));
-      asio::ip::address_v6::bytes_type bytes{};
-      std::memcpy(bytes.data(), address.sin6_addr.s6_addr, bytes.size());
-      found.emplace_back(asio::ip::address_v6(bytes, address.sin6_scope_id));
-    }
+    if (each->ai_family != AF_INET && each->ai_family != AF_INET6) continue;
+    asio::ip::tcp::endpoint endpoint;
+    std::memcpy(endpoint.data(), each->ai_addr, each->ai_addrlen);
+    found.push_back(endpoint.address());
   }
   ::freeaddrinfo(first);
   if (found.empty()) return Error{ErrorCode::Unreachable, "the name has no address"};
