@@ -249,6 +249,7 @@ std::string_view take_number(std::string_view& text) {
   return digits;
 }
 
+// Orders node2 before node10: runs of digits compare as numbers, the rest as bytes.
 std::strong_ordering compare_naturally(std::string_view left, std::string_view right) {
   while (!left.empty() && !right.empty()) {
     if (is_digit(left.front()) && is_digit(right.front())) {
@@ -317,10 +318,6 @@ class Seats {
 };
 
 }  // namespace
-
-bool is_naturally_less(std::string_view left, std::string_view right) {
-  return std::is_lt(compare_naturally(left, right));
-}
 
 std::vector<std::size_t> number_nodes(std::span<const Applicant> applicants, RankOrder order) {
   Seats seats(applicants.size());

@@ -85,7 +85,4 @@ struct Applicant {
 // order[n] is the index of the applicant that becomes node n. Contains all applicants.
 std::vector<std::size_t> number_nodes(std::span<const Applicant> applicants, RankOrder order);
 
-// Orders node2 before node10: runs of digits compare as numbers, the rest as bytes.
-bool is_naturally_less(std::string_view left, std::string_view right);
-
 }  // namespace drun::rendezvous

@@ -58,8 +58,8 @@ std::uint16_t port_of(int fd) {
   return own.port();
 }
 
-// Adds a listening socket with the port of the others to `sockets`. Returns 0, or errno. All
-// addresses of IPv6 include those of IPv4.
+// Adds a listening socket with the port of the others to `sockets`. Returns 0, or errno. The
+// unspecified address of IPv6 also stands for that of IPv4.
 int listen_on(const asio::ip::address& address, std::uint16_t port, ListenSockets& sockets) {
   const tcp::endpoint at(address, port);
   UniqueFd owned(

@@ -14,52 +14,27 @@ constexpr std::uint8_t kLegacyWatchKey = 7;
 constexpr std::uint8_t kLastLegacy = 8;
 constexpr std::uint8_t kLastCurrent = 18;
 
-// The fields of each operation: k a key, v a value, K counted keys, P counted pairs of key and
+// An operation and its fields: k a key, v a value, K counted keys, P counted pairs of key and
 // value, w a u32, n an i64.
-std::string_view fields_of(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::Set:
-    case Opcode::Append:
-    case Opcode::QueuePush:
-      return "kv";
-    case Opcode::CompareSet:
-      return "kvv";
-    case Opcode::Get:
-    case Opcode::DeleteKey:
-    case Opcode::QueuePop:
-    case Opcode::QueueLen:
-    case Opcode::WatchKey:
-      return "k";
-    case Opcode::Add:
-    case Opcode::Barrier:
-      return "kn";
-    case Opcode::Check:
-    case Opcode::Wait:
-    case Opcode::MultiGet:
-      return "K";
-    case Opcode::MultiSet:
-      return "P";
-    case Opcode::Ping:
-      return "w";
-    case Opcode::Validate:
-    case Opcode::NumKeys:
-    case Opcode::CancelWait:
-    case Opcode::ListKeys:
-      return "";
-  }
-  return "";
+struct Operation {
+  std::string_view name;
+  std::string_view fields;
+};
+constexpr Operation kWatchKey{"WATCH_KEY", "k"};
+constexpr Operation kOperations[kLastCurrent + 1] = {  // by opcode
+    {"VALIDATE", ""},    {"SET", "kv"},     {"COMPARE_SET", "kvv"}, {"GET", "k"},
+    {"ADD", "kn"},       {"CHECK", "K"},    {"WAIT", "K"},          {"GETNUMKEYS", ""},
+    {"DELETE_KEY", "k"}, {"APPEND", "kv"},  {"MULTI_GET", "K"},     {"MULTI_SET", "P"},
+    {"CANCEL_WAIT", ""}, {"PING", "w"},     {"QUEUE_PUSH", "kv"},   {"QUEUE_POP", "k"},
+    {"QUEUE_LEN", "k"},  {"LIST_KEYS", ""}, {"BARRIER", "kn"}};
+
+const Operation& operation_of(Opcode opcode) {
+  return opcode == Opcode::WatchKey ? kWatchKey : kOperations[static_cast<std::size_t>(opcode)];
 }
 
 }  // namespace
 
-std::string_view to_string(Opcode opcode) {
-  constexpr std::string_view kNames[] = {
-      "VALIDATE",   "SET",        "COMPARE_SET", "GET",       "ADD",       "CHECK",       "WAIT",
-      "GETNUMKEYS", "DELETE_KEY", "APPEND",      "MULTI_GET", "MULTI_SET", "CANCEL_WAIT", "PING",
-      "QUEUE_PUSH", "QUEUE_POP",  "QUEUE_LEN",   "LIST_KEYS", "BARRIER"};
-  if (opcode == Opcode::WatchKey) return "WATCH_KEY";
-  return kNames[static_cast<std::size_t>(opcode)];
-}
+std::string_view to_string(Opcode opcode) { return operation_of(opcode).name; }
 
 std::optional<std::uint8_t> to_byte(Opcode opcode, Dialect dialect) {
   const auto byte = static_cast<std::uint8_t>(opcode);
@@ -151,7 +126,7 @@ void RequestDecoder::take_opcode(std::string_view& input) {
                      std::string(to_string(*dialect_)) + " dialect");
   }
   opcode_ = *opcode;
-  fields_ = fields_of(opcode_);
+  fields_ = operation_of(opcode_).fields;
   texts_.clear();
   request_bytes_ = 0;
   number_ = 0;

@@ -21,13 +21,18 @@ Names numbered(const std::vector<Applicant>& applicants, RankOrder order = RankO
 }  // namespace
 
 TEST_CASE("numbers in names compare as numbers, at any length") {
-  CHECK(is_naturally_less("node2", "node10"));
-  CHECK(is_naturally_less("node9.rack1", "node10.rack0"));
-  CHECK(is_naturally_less("a", "b"));
-  CHECK(is_naturally_less("node", "node1"));
-  CHECK(is_naturally_less("n99999999999999999998", "n99999999999999999999"));
-  CHECK_FALSE(is_naturally_less("node007", "node7"));
-  CHECK_FALSE(is_naturally_less("node7", "node007"));
+  const auto in_order = [](const std::string& first, const std::string& second) {
+    return numbered({{.host = first, .arrival = 1}, {.host = second, .arrival = 2}},
+                    RankOrder::Natural);
+  };
+  const std::vector<Names> ascending = {{"node2", "node10"},
+                                        {"node9.rack1", "node10.rack0"},
+                                        {"a", "b"},
+                                        {"node", "node1"},
+                                        {"n99999999999999999998", "n99999999999999999999"}};
+  for (const Names& names : ascending) CHECK(in_order(names[1], names[0]) == names);
+  CHECK(in_order("node007", "node7") == Names{"node007", "node7"});
+  CHECK(in_order("node7", "node007") == Names{"node7", "node007"});
 }
 
 TEST_CASE("the endpoint's node comes first, then the others by the numbers in their names") {
