@@ -19,6 +19,12 @@ namespace drun {
 
 enum class LogLevel { Debug, Info, Warning, Error };
 
+// A message as an action of a state machine.
+struct LogLine {
+  LogLevel level = LogLevel::Info;
+  std::string text{};
+};
+
 class Log {
  public:
   using Sink = std::function<void(LogLevel, std::string_view)>;
@@ -44,6 +50,7 @@ class Log {
   void write(LogLevel level, std::string_view text) const {
     if (sink_) sink_(level, text);
   }
+  void write(const LogLine& line) const { write(line.level, line.text); }
 
  private:
   Format format_;

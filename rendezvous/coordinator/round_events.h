@@ -100,15 +100,11 @@ struct Drop {
 };
 // Must be applied before the actions that follow it.
 struct ClearStore {};
-struct RoundLog {
-  LogLevel level = LogLevel::Info;
-  std::string text;
-};
 // The last action is one of these. RoundOver: no member is connected or expected. StepDown: the job
 // continues under another coordinator.
 struct RoundOver {};
 struct StepDown {};
 using RoundAction =
-    std::variant<SendTo, SendAll, SendResult, Drop, ClearStore, RoundLog, RoundOver, StepDown>;
+    std::variant<SendTo, SendAll, SendResult, Drop, ClearStore, LogLine, RoundOver, StepDown>;
 
 }  // namespace drun::rendezvous

@@ -208,7 +208,7 @@ struct RoundStep {
     actions.emplace_back(Drop{peer});
   }
   void log(LogLevel level, std::string text) {
-    actions.emplace_back(RoundLog{level, std::move(text)});
+    actions.emplace_back(LogLine{level, std::move(text)});
   }
 };
 

@@ -116,7 +116,7 @@ struct SeatFollowed {
   std::uint64_t term = 0;
 };
 using ElectionAction = std::variant<AskSeat, HangUp, AnswerBallot, RefuseBallot, SeatFollowed,
-                                    Leading, LeadLost, Vacant, RoundKnown, Resigned, ElectionLog>;
+                                    Leading, LeadLost, Vacant, RoundKnown, Resigned>;
 
 enum class ElectionPhase { Vacant, Following, Claiming, Leading };
 

@@ -123,7 +123,6 @@ class ElectionDriver final : public LeaderElection,
   void apply(const News& news) {
     listener_->on_news(news);
   }
-  void apply(const ElectionLog& line) { log_.write(line.level, line.text); }
   SeatLink& link(int seat) { return *links_[static_cast<std::size_t>(seat)]; }
   void on_vote(int seat, const Vote& vote) override { handle(VoteCame{seat, vote}); }
   void on_seat_linked(int seat) override { handle(SeatLinked{seat}); }

@@ -47,7 +47,7 @@ class EtcdElectionDriver final : public LeaderElection,
   void apply(const etcd::AskEtcd& ask);
   void apply(const etcd::WatchLeader& watch);
   void apply(const etcd::StopWatching&) { gateway_.stop_watching(); }
-  void apply(const ElectionLog& line) { log_.write(line.level, line.text); }
+  void apply(const LogLine& line) { log_.write(line); }
   void apply(const etcd::Closed&);
   template <typename News>
   void apply(const News& news) {

@@ -532,7 +532,7 @@ class CampaignTurn {
   bool is_in(CampaignPhase phase) const { return state_.phase == phase; }
 
   void log(LogLevel level, std::string text) {
-    actions_.emplace_back(ElectionLog{level, std::move(text)});
+    actions_.emplace_back(LogLine{level, std::move(text)});
   }
 
  private:

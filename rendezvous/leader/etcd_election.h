@@ -120,9 +120,8 @@ struct WatchLeader {
 };
 struct StopWatching {};
 struct Closed {};  // the last action
-using CampaignAction =
-    std::variant<AskEtcd, WatchLeader, StopWatching, Leading, LeadLost, Following, Vacant,
-                 RoundKnown, LeaderTrouble, ElectionLog, Closed>;
+using CampaignAction = std::variant<AskEtcd, WatchLeader, StopWatching, Leading, LeadLost,
+                                    Following, Vacant, RoundKnown, LeaderTrouble, LogLine, Closed>;
 
 enum class CampaignPhase { Vacant, Following, Claiming, Leading, Over };
 

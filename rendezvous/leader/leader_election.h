@@ -45,11 +45,6 @@ struct Resigned {};
 using ElectionNews =
     std::variant<Leading, LeadLost, Following, Vacant, RoundKnown, LeaderTrouble, Resigned>;
 
-struct ElectionLog {
-  LogLevel level = LogLevel::Info;
-  std::string text{};
-};
-
 // --- Warnings
 
 // Limits warnings about a seat that takes no part, which is asked again several times a second for

@@ -129,7 +129,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void apply(ShowFault& shown) {
     deliver([fault = std::move(shown.fault)](Client::Listener& to) { to.on_fault(fault); });
   }
-  void apply(MemberLog& line) { log_.write(line.level, line.text); }
+  void apply(LogLine& line) { log_.write(line); }
 
   // Posted, because the listener may call back.
   template <typename Call>

@@ -666,7 +666,7 @@ class MemberTurn {
   void send(MemberMessage message) { actions_.emplace_back(SendToCoordinator{std::move(message)}); }
 
   void log(LogLevel level, std::string text) {
-    actions_.emplace_back(MemberLog{level, std::move(text)});
+    actions_.emplace_back(LogLine{level, std::move(text)});
   }
 
  private:

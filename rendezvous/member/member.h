@@ -217,13 +217,9 @@ struct StopWorkers {
 struct End {
   Outcome outcome;
 };
-struct MemberLog {
-  LogLevel level = LogLevel::Info;
-  std::string text;
-};
 using MemberAction =
     std::variant<Connect, SendToCoordinator, Disconnect, AvoidAddress, StartWorkers, StopWorkers,
-                 End, MemberLog, NodeQuery, QueryResult, ShowHang, ShowLeftOut, ShowFault>;
+                 End, LogLine, NodeQuery, QueryResult, ShowHang, ShowLeftOut, ShowFault>;
 
 enum class MemberPhase {
   Resting,   // not connected; waits before the next attempt

@@ -104,7 +104,7 @@ class Coordination {
     host_.apply(action);
   }
   void apply(const Drop& drop) { hang_up(drop.peer); }
-  void apply(const RoundLog& line) { host_.log(line.level, line.text); }
+  void apply(const LogLine& line) { host_.log(line.level, line.text); }
   void apply(const RoundOver&);
   void apply(const StepDown&);
 

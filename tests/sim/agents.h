@@ -131,7 +131,7 @@ class SimulatedAgents : public virtual Simulation {
   void act(std::size_t agent, const rendezvous::StartWorkers& start);
   void act(std::size_t agent, const rendezvous::StopWorkers& stop);
   void act(std::size_t agent, const rendezvous::End& end);
-  void act(std::size_t agent, const rendezvous::MemberLog& line) {
+  void act(std::size_t agent, const LogLine& line) {
     trace(agents_[agent].host, "member: " + line.text);
   }
   void act(std::size_t agent, const rendezvous::NodeQuery& query);

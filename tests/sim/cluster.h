@@ -85,7 +85,7 @@ class Cluster final : public SimulatedAgents {
   void act(const rendezvous::SendResult& send);
   void act(const rendezvous::Drop& drop) { drop_link(drop.peer, "closed"); }
   void act(const rendezvous::ClearStore&) { ++clear_count_; }
-  void act(const rendezvous::RoundLog& line) { trace(0, "round: " + line.text); }
+  void act(const LogLine& line) { trace(0, "round: " + line.text); }
   void act(const rendezvous::RoundOver&) { is_over_ = true; }
   void act(const rendezvous::StepDown&) { require(false, "no other node can coordinate"); }
   void note_world(Peer peer, const rendezvous::CoordinatorMessage& message);

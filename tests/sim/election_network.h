@@ -119,7 +119,6 @@ class ElectionNetwork : public virtual Simulation {
   void act(int index, const rendezvous::Vacant&) { on_vacant(index); }
   void act(int index, const rendezvous::RoundKnown& known);
   void act(int index, const rendezvous::Resigned&) { on_resigned(index); }
-  void act(int, const rendezvous::ElectionLog&) {}
   void dial(int from, int to);
   void carry(rendezvous::Caller line, rendezvous::Ballot ballot);
   void want_rounds(int index, std::uint64_t term);

@@ -90,7 +90,7 @@ void MemberDriver::be_silent(Time::duration time) {
 std::string MemberDriver::log(std::optional<LogLevel> level) const {
   std::string text;
   for (const auto& action : actions) {
-    const auto* line = std::get_if<MemberLog>(&action);
+    const auto* line = std::get_if<LogLine>(&action);
     if (line != nullptr && line->level == level.value_or(line->level)) text += line->text + "\n";
   }
   return text;

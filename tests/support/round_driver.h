@@ -112,7 +112,7 @@ struct RoundDriver {
   std::string log() const {
     std::string text;
     for (const auto& action : actions) {
-      if (const auto* line = std::get_if<rendezvous::RoundLog>(&action)) text += line->text + "\n";
+      if (const auto* line = std::get_if<LogLine>(&action)) text += line->text + "\n";
     }
     return text;
   }

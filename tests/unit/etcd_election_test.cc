@@ -381,7 +381,7 @@ TEST_CASE("a look that a watch report overtook is not treated as data loss in et
   one.talk(etcd);
   report(two, etcd);
   two.take(late);
-  CHECK(two.done<ElectionLog>().empty());
+  CHECK(two.done<LogLine>().empty());
   CHECK(two.state.phase == Phase::Vacant);
   CHECK(two.asks<Look>());
 }

@@ -195,7 +195,7 @@ TEST_CASE("a stop is shown once per job at the default level: by the first node"
     member.state.world->node_rank = node_rank;
     member.receive(Stop{0, "rank 4 failed"});
     CHECK(member.log() == "stopping workers: rank 4 failed\n");
-    CHECK(member.only<MemberLog>().level == (node_rank == 0 ? LogLevel::Info : LogLevel::Debug));
+    CHECK(member.only<LogLine>().level == (node_rank == 0 ? LogLevel::Info : LogLevel::Debug));
   }
 }
 
