@@ -117,7 +117,6 @@ ElectionDriver::ElectionDriver(asio::io_context& io, const JoinSpec& spec,
                                const std::shared_ptr<const TlsContext>& tls, const Log& log,
                                Listener& listener)
     : timer_(io),
-      log_(log),
       seats_(spec.seats),
       listener_(&listener),
       state_(open_election(election_spec(spec))) {

@@ -129,7 +129,6 @@ class ElectionDriver final : public LeaderElection,
   void on_seat_failed(int seat) override { handle(SeatFailed{seat}); }
 
   LeaseTimer timer_;
-  const Log log_;
   const std::vector<Endpoint> seats_;
   Listener* listener_;                            // null after stop
   std::vector<std::unique_ptr<SeatLink>> links_;  // null: this seat's own

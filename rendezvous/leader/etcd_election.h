@@ -56,6 +56,7 @@
 #include <variant>
 #include <vector>
 
+#include "rendezvous/base/log.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/leader/etcd_calls.h"
 #include "rendezvous/leader/leader_election.h"

@@ -10,7 +10,6 @@
 #include <string>
 #include <variant>
 
-#include "rendezvous/base/log.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/net/endpoint.h"
 

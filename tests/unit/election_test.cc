@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "rendezvous/server/leader_lookups.h"
+#include "rendezvous/server/coordination.h"
 #include "tests/support/catch.h"
 
 namespace drun::rendezvous {
