@@ -85,8 +85,7 @@
 // Cost:    O(1) per event, O(nodes log nodes) per transition or sweep; a node's messages are O(1)
 //          bytes.
 // Time:    `now` is read from the steady clock and stays the same during one step.
-// Errors:  never throws; a misbehaving peer is an event. Driven by rendezvous/server/server.cc and
-// tests/sim.
+// Errors:  a misbehaving peer is an event. Driven by server/coordination.h and tests/sim.
 #pragma once
 
 #include <optional>

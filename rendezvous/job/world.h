@@ -123,7 +123,6 @@ inline std::string text_of(const Lookup& lookup, std::string_view name) {
 // RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are required (as for torch's env://); all others
 // have the defaults of a program started by hand: LOCAL_RANK = RANK, LOCAL_WORLD_SIZE = WORLD_SIZE,
 // one node, no agent store. Errors: Usage, naming the variable, its value and what it should be.
-// Never throws.
 Result<WorkerIdentity> from_environment(const Lookup& lookup);
 
 }  // namespace drun

@@ -1,6 +1,6 @@
 // edge. One seat's part in the election: the connections to the other seats (SeatLink) and the
-// clock (ElectionDriver). The state machine in election.h makes the decisions. Use it on the
-// io_context's thread only. A seat that cannot be reached has no vote.
+// clock (ElectionDriver). The state machine in election.h makes the decisions. A seat that cannot
+// be reached has no vote.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,6 @@ class SeatLink final : private ControlLink::Listener {
   std::optional<Ballot> waiting_;  // for the connection
 };
 
-// Owned by Server and shared with its timer's handlers. Makes no calls after stop.
 class ElectionDriver final : public LeaderElection,
                              public std::enable_shared_from_this<ElectionDriver>,
                              private SeatLink::Listener {

@@ -1,6 +1,5 @@
-// edge. One agent's part in the election through etcd: the connection and the clock.
-// The state machine in etcd_election.h makes the decisions. Owned by Server and shared with its
-// handlers. Makes no calls after stop. Use it on the io_context's thread only.
+// edge. One agent's part in the election through etcd: the connection and the clock. The state
+// machine in etcd_election.h makes the decisions.
 #pragma once
 
 #include <memory>

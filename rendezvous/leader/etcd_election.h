@@ -46,7 +46,7 @@
 // Memory:  if etcd has lost data (its revision decreased), it may have lost a leader: no agent
 //          claims for the time of a lease.
 // Time:    `now` is read from LeaseClock (deadline_timer.h) and stays the same during one step.
-// Errors:  never throws; errors of etcd are events. Driven by etcd_driver.cc and tests/sim.
+// Errors:  of etcd are events. Driven by etcd_driver.cc and tests/sim.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,5 @@
-// edge. The connections to etcd: HTTP 1.1 over TCP or TLS, and the calls over it.
-//
-// Owner:   the caller; destruction closes the connections silently.
-// Thread:  the io_context's only. Names are looked up on other threads (connector.h).
+// edge. The connections to etcd: HTTP 1.1 over TCP or TLS, and the calls over it. Destruction
+// closes them silently.
 #pragma once
 
 #include <chrono>

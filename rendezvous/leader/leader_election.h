@@ -74,8 +74,7 @@ class RefusalLimit {
 // --- The interface
 //
 // Decides whether this agent coordinates the job. Owned by Server and shared with its handlers.
-// Makes no calls after stop. Use it on the io_context's thread only. An agent that does not know
-// whether it leads does not lead.
+// Makes no calls after stop. An agent that does not know whether it leads does not lead.
 
 class LeaderElection {
  public:

@@ -9,11 +9,8 @@
 //            on_stop               stop the workers, then report_stopped (also if none is left)
 //            all returned 0        report_success; then on_world, on_stop or on_outcome follows
 // Owner:   the agent. The Listener outlives the Client; destruction closes everything silently.
-// Thread:  the io_context's only. Callbacks come from the loop, never from inside a call made here.
-//          Threads of resolver.h look up host names (getaddrinfo blocks). Numeric addresses and
-//          "localhost" need no lookup and no thread.
-// Errors:  all errors lead to the outcome (NotRun, NodeLost) and are logged as they happen. No
-// throws.
+// Calls:   callbacks come from the loop, never from inside a call made here.
+// Errors:  all errors lead to the outcome (NotRun, NodeLost) and are logged as they happen.
 #pragma once
 
 #include <chrono>

@@ -8,9 +8,8 @@
 //          A coordinator with another secret counts as an objection. Repeats every 5 s until
 //          stopped, because the other coordinator may start later.
 // Owner:   Client; destruction stops it silently.
-// Thread:  the io_context's only. Names are looked up on other threads (connector.h).
 // Errors:  on_objection, at most once, with the other coordinator's error. Other results are
-// ignored.
+//          ignored.
 #pragma once
 
 #include <functional>

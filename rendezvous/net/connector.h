@@ -7,7 +7,7 @@
 // Limits:  10 s for the lookup and 10 s for the connection, 16 addresses. Then it fails, and the
 //          caller may start again: a lookup in progress continues (resolver.h).
 // Owner:   the caller; destruction cancels silently.
-// Thread:  the io_context's only. Numeric addresses and "localhost" are not looked up.
+// Lookup:  numeric addresses and "localhost" need none.
 // Errors:  on_done with Unreachable: the addresses and why each one failed. Refused: nothing
 //          listens at any of the addresses. Closed: with OwnAddresses::Refuse, one of the addresses
 //          is this host's.

@@ -4,8 +4,8 @@
 //          effect.
 // Owner:   the owner of the state machine; destruction cancels the timer. The timer keeps `on_due`,
 //          and everything that it captures, until it has run or is replaced.
-// Thread:  the io_context's only. `on_due` is called from the loop, once, never before its time,
-//          and never after another time was set.
+// Calls:   `on_due` comes from the loop, once, never before its time, and never after another time
+//          was set.
 #pragma once
 
 #include <time.h>

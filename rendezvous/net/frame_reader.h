@@ -5,7 +5,7 @@
 //          and that number of bytes.
 // Limits:  the size of a frame. Memory is allocated for received bytes only, not for announced
 //          ones.
-// Errors:  Refused, with the invalid bytes. Never throws.
+// Errors:  Refused, with the invalid bytes.
 #pragma once
 
 #include <cstddef>

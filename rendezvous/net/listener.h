@@ -11,7 +11,7 @@
 //          connection to close.
 // Owner:   the server of the port; `stop` or destruction closes the listening sockets and all
 //          silent connections. Handlers must not destroy the Listener, but may call stop.
-// Thread:  the io_context's only. Handlers are called from the event loop, once per connection.
+// Calls:   handlers are called from the event loop, once per connection.
 // Errors:  open: System "cannot listen on port 29500: address already in use; ...". After that
 //          only stop ends a Listener: without free descriptors it pauses and logs that.
 // Sockets: those passed to handlers are non-blocking, close-on-exec and TCP_NODELAY.

@@ -14,7 +14,6 @@
 // Finish:  reads on after the last message, because closing a socket with unread bytes resets the
 //          connection, and the peer may then lose the message (a refusal or an outcome).
 // Owner:   shared_ptr; its handlers keep it until they have ended.
-// Errors:  on_end. Never throws.
 #pragma once
 
 #include <cstdint>

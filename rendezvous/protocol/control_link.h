@@ -4,7 +4,6 @@
 //
 // Owner:   shared_ptr. The Listener is not called after close or finish, and may call either from
 //          within its callbacks.
-// Thread:  the io_context's only.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 // Limits:  every field, list and frame has a limit. Memory is allocated for received bytes only,
 //          not for announced ones. The sender truncates texts that are too long, and only counts
 //          failures beyond the budget (failure_list.h), so that encode always makes a valid frame.
-// Errors:  decode: Refused, naming the invalid message. Never throws.
+// Errors:  decode: Refused, naming the invalid message.
 #pragma once
 
 #include <cstddef>

@@ -35,9 +35,7 @@ namespace drun::rendezvous {
 
 // Members that ask a seat for the leader. The answer is immediate if the seat knows a leader that
 // the member has not lost. Otherwise the member waits until a leader is known or this seat leads.
-// At most kMostLeaderLookups members wait; others are refused.
-constexpr std::size_t kMostLeaderLookups = 8192;
-
+// At most kMost members wait; others are refused.
 class LeaderLookups {
  public:
   struct Asking {
@@ -49,7 +47,7 @@ class LeaderLookups {
   // Returns the answer if there is one. Otherwise the member waits, unless too many wait already.
   std::optional<Follow> ask(Asking asking) {
     if (leader_ && leader_->term > asking.hello.lost_term) return leader_;
-    if (waiting_.size() < kMostLeaderLookups) waiting_.emplace(asking.peer, std::move(asking));
+    if (waiting_.size() < kMost) waiting_.emplace(asking.peer, std::move(asking));
     return std::nullopt;
   }
   bool has(Peer peer) const { return waiting_.contains(peer); }
@@ -76,6 +74,7 @@ class LeaderLookups {
   }
 
  private:
+  static constexpr std::size_t kMost = 8192;
   std::optional<Follow> leader_;
   std::map<Peer, Asking> waiting_;
 };

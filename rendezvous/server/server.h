@@ -17,7 +17,6 @@
 // Owner:   the agent. Keep it until on_finished, so that every member receives the outcome and the
 //          store outlives the last worker. A server that does not lead can be destroyed as soon as
 //          its agent has the outcome.
-// Thread:  the io_context's only.
 // Errors:  open: System if it cannot listen on the port, with the port and the remedy. Later, it
 //          drops bad connections and logs each one, at a limited rate.
 #pragma once

@@ -32,7 +32,6 @@ namespace drun::rendezvous {
 //          each client. Stop or destroy it before the io_context.
 // Limits:  StoreLimits, and five eighths of the descriptors of this process. A client without a
 //          complete request is closed after 30 s, or earlier to make room for another one.
-// Thread:  the io_context's only.
 // Errors:  a client that sends invalid data or does not read its answers is disconnected, and one
 //          line with its address and the reason is logged. Other clients are not affected.
 
@@ -104,7 +103,6 @@ class StoreService final : private StoreSessionHost {
 //
 // Owner:   the launcher; stop or destroy it before the io_context. It serves while the io_context
 //          runs; after `stop` the io_context has no more work of this server.
-// Thread:  the io_context's only.
 // Errors:  start: those of Listener::open.
 
 struct StoreServerSpec {

@@ -11,7 +11,6 @@
 //          uses a RowReader.
 // Owner:   StoreService and, during waits, its handlers, by shared_ptr. Its host outlives it or
 //          calls `close`.
-// Thread:  the io_context's only.
 // Errors:  on_end once, with the reason, unless `close` was called first.
 #pragma once
 

@@ -16,9 +16,8 @@
 //          before the end of the handshake is kept. To reject replays, a context remembers the last
 //          16384 hellos that it has answered.
 // Owner:   a process has one TlsContext for its job, which all sessions share.
-// Thread:  the io_context's only.
 // Errors:  Trouble, once. After it the session is closed; `outgoing` may still return an alert for
-//          the peer. Never throws.
+//          the peer.
 // Source:  SSL_CTX_set_psk_use_session_callback(3), SSL_CTX_set_psk_find_session_callback(3).
 #pragma once
 
