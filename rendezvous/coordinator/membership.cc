@@ -129,6 +129,15 @@ bool is_contested(RoundStep& step, Peer peer, const Hello& hello, const std::str
   return true;
 }
 
+void refuse(RoundStep& step, Peer peer, const Hello& hello, const std::string& address,
+            Error error) {
+  const std::string name = name_of(hello, "a");
+  step.log(LogLevel::Warning, "refused " + name + " at " + address + ": " + error.message);
+  step.send(peer,
+            Refused{with_context(std::move(error), step.state.spec.endpoint + " refused " + name)});
+  step.drop(peer);
+}
+
 // Removes an agent that was admitted before the members reported that it had been excluded.
 void turn_out(RoundStep& step, const AgentId& id) {
   RoundState& state = step.state;
@@ -174,19 +183,13 @@ void admit(RoundStep& step, Peer peer, Hello hello, const std::string& address, 
   // Of several claimants, an earlier one made the coordinator step down.
   if (state.phase == RoundPhase::SteppedDown) return step.drop(peer);
   if (state.rules.pins_ranks) hello.is_coordinator = hello.node_rank == 0;
-  const std::string name = name_of(hello, "a");
   std::optional<Error> error = objection(state, hello);
   if (!error) error = exclusion_objection(state.exclusions, agent_id(hello, address));
   if (hello.is_probe && (!error || is_own_probe(state, hello))) {
     step.send(peer, Refused{{ErrorCode::Closed, "no objection"}});
     return step.drop(peer);
   }
-  if (error) {
-    step.log(LogLevel::Warning, "refused " + name + " at " + address + ": " + error->message);
-    step.send(peer,
-              Refused{with_context(*std::move(error), state.spec.endpoint + " refused " + name)});
-    return step.drop(peer);
-  }
+  if (error) return refuse(step, peer, hello, address, *std::move(error));
   if (identity == Identity::Check && is_contested(step, peer, hello, address)) return;
   step.send(peer,
             Welcome{state.spec.heartbeat_timeout, state.spec.term, state.spec.line_window_bytes});
@@ -225,11 +228,7 @@ void refuse_claimants(RoundStep& step, Peer holder, std::uint64_t check) {
                                " and slot " + std::to_string(hello.slot) +
                                " is a member of this job and is running; give each container its "
                                "own host name, or stop the other agent";
-    const std::string name = name_of(hello, "a");
-    step.log(LogLevel::Warning, "refused " + name + " at " + claimant.address + ": " + reason);
-    step.send(claimant.peer, Refused{with_context(Error{ErrorCode::Refused, reason},
-                                                  step.state.spec.endpoint + " refused " + name)});
-    step.drop(claimant.peer);
+    refuse(step, claimant.peer, hello, claimant.address, refused(reason));
   }
 }
 

@@ -58,6 +58,11 @@ std::optional<Time> reach_by(const MemberState& state) {
   return state.started + limit;
 }
 
+// The time limit for joining, or for joining again.
+Time join_by(const MemberState& state) {
+  return state.rejoin_by.value_or(state.started + state.spec.join.join_timeout);
+}
+
 // From now on there are at least that many restarts.
 void remember_restarts(Memory& memory, int restarts, Time now) {
   const std::size_t known =
@@ -456,10 +461,10 @@ class MemberTurn {
   }
 
   void handle(const MemberTick&) {
-    const bool is_joining = is_searching() && now_ >= join_by();
+    const bool is_joining = is_searching() && now_ >= join_by(state_);
     // The coordinator of an elastic world applies this timeout itself; spares wait without a limit.
     const bool is_overdue =
-        state_.phase == Phase::Joined && !is_elastic() && now_ >= join_by() + kTimeoutGrace;
+        state_.phase == Phase::Joined && !is_elastic() && now_ >= join_by(state_) + kTimeoutGrace;
     if (is_joining && state_.rejoin_by) return end(lost_ending(state_, *state_.lost_reason));
     if (is_joining || is_overdue) return give_up(join_timeout_error(state_));
     if (const auto by = reach_by(state_); by && now_ >= *by)
@@ -578,7 +583,7 @@ class MemberTurn {
                                    " before the world was complete: " + reason +
                                    "; trying to join again");
         // Later than that, as a spare, it has a heartbeat timeout to join again.
-        if (!has_seats() && (!is_elastic() || now_ + state_.heartbeat_timeout < join_by())) {
+        if (!has_seats() && (!is_elastic() || now_ + state_.heartbeat_timeout < join_by(state_))) {
           begin_wait(kReportPauses.front());
           return rest("was lost: " + reason);
         }
@@ -648,10 +653,6 @@ class MemberTurn {
 
   bool is_round(int round) const { return state_.world && state_.world->round == round; }
 
-  Time join_by() const {
-    return state_.rejoin_by.value_or(state_.started + state_.spec.join.join_timeout);
-  }
-
   // Its age counts from now. Requires that there is one.
   AgedFailure first_own_failure() const {
     const FailureList::Entry& first = state_.own_failures.entries().front();
@@ -660,7 +661,8 @@ class MemberTurn {
   }
 
   Milliseconds time_left() const {
-    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(join_by() - now_));
+    return std::max(Milliseconds(0),
+                    std::chrono::duration_cast<Milliseconds>(join_by(state_) - now_));
   }
 
   void send(MemberMessage message) { actions_.emplace_back(SendToCoordinator{std::move(message)}); }
@@ -710,21 +712,18 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
 }
 
 std::optional<Time> deadline(const MemberState& state) {
-  const Time join_by =
-      std::min(state.rejoin_by.value_or(state.started + state.spec.join.join_timeout),
-               reach_by(state).value_or(Time::max()));
+  const Time wait_until =
+      std::min({join_by(state), reach_by(state).value_or(Time::max()), state.next_report});
   switch (state.phase) {
     case Phase::Resting:
-      return std::min({state.retry_at, join_by, state.next_report});
+      return std::min(state.retry_at, wait_until);
     case Phase::Dialing:
-      if (!state.spec.join.seats.empty())
-        return std::min({state.answer_by, join_by, state.next_report});
-      return std::min(join_by, state.next_report);
+      return state.spec.join.seats.empty() ? wait_until : std::min(state.answer_by, wait_until);
     case Phase::Greeting:
-      return std::min({state.answer_by, join_by, state.next_report});
+      return std::min(state.answer_by, wait_until);
     case Phase::Joined:
       if (state.spec.join.elastic) return next_heartbeat(state);
-      return std::min(next_heartbeat(state), join_by + kTimeoutGrace);
+      return std::min(next_heartbeat(state), join_by(state) + kTimeoutGrace);
     case Phase::Leaving:
       if (state.awaits_welcome) return state.leave_by;
       return std::min(next_heartbeat(state), state.leave_by.value_or(state.next_ping));
