@@ -105,35 +105,30 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
   void apply(StartWorkers& start) {
     probe_.stop();
-    deliver([world = std::move(start.world)](Client::Listener& to) { to.on_world(world); });
+    deliver(&Client::Listener::on_world, start.world);
   }
   void apply(StopWorkers& stop) {
-    deliver([stop](Client::Listener& to) { to.on_stop(stop.round, stop.notice); });
+    post([stop](Client::Listener& to) { to.on_stop(stop.round, stop.notice); });
   }
   void apply(End& end) {
     probe_.stop();
-    deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
+    deliver(&Client::Listener::on_outcome, end.outcome);
   }
-  void apply(NodeQuery& query) {
-    deliver([query = std::move(query)](Client::Listener& to) { to.on_node_query(query); });
-  }
-  void apply(QueryResult& result) {
-    deliver([result = std::move(result)](Client::Listener& to) { to.on_query_result(result); });
-  }
-  void apply(ShowHang& hang) {
-    deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
-  }
-  void apply(ShowLeftOut& left_out) {
-    deliver([node = std::move(left_out.node)](Client::Listener& to) { to.on_left_out(node); });
-  }
-  void apply(ShowFault& shown) {
-    deliver([fault = std::move(shown.fault)](Client::Listener& to) { to.on_fault(fault); });
-  }
+  void apply(NodeQuery& query) { deliver(&Client::Listener::on_node_query, query); }
+  void apply(QueryResult& result) { deliver(&Client::Listener::on_query_result, result); }
+  void apply(ShowHang& hang) { deliver(&Client::Listener::on_hang, hang.found); }
+  void apply(ShowLeftOut& left_out) { deliver(&Client::Listener::on_left_out, left_out.node); }
+  void apply(ShowFault& shown) { deliver(&Client::Listener::on_fault, shown.fault); }
   void apply(LogLine& line) { log_.write(line); }
 
-  // Posted, because the listener may call back.
+  // Moves `value` to the listener.
+  template <typename Value>
+  void deliver(void (Client::Listener::*callback)(const Value&), Value& value) {
+    post([callback, value = std::move(value)](Client::Listener& to) { (to.*callback)(value); });
+  }
+  // Not called at once, because the listener may call back.
   template <typename Call>
-  void deliver(Call call) {
+  void post(Call call) {
     asio::post(io_, [self = shared_from_this(), call = std::move(call)] {
       if (self->listener_ != nullptr) call(*self->listener_);
     });

@@ -121,12 +121,6 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     if (granted > 0) apply(SendTo{peer, LinesTaken{granted}});
   }
 
-  void set_deadline(std::optional<JobDeadline> deadline) {
-    coordination_->set_deadline(std::move(deadline));
-  }
-
-  bool coordinator_ended() { return coordination_->coordinator_ended(); }
-
   void stop() {
     is_stopped_ = true;
     if (coordination_) coordination_->stop();
@@ -415,6 +409,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void on_answer(Caller caller, const Vote& vote) override { reply(caller, vote); }
 
   std::uint16_t port() const { return listener_->port(); }
+  Coordination& coordination() { return *coordination_; }
   bool is_leading() const { return coordination_->is_leading(); }
   Endpoint self() const { return {spec_.endpoint.host, port()}; }
 
@@ -465,9 +460,9 @@ std::optional<std::string> Server::roll_call() const { return impl_->roll_call()
 std::optional<JobFacts> Server::facts() const { return impl_->facts(); }
 void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_taken(peer, cost); }
 void Server::set_deadline(std::optional<JobDeadline> deadline) {
-  impl_->set_deadline(std::move(deadline));
+  impl_->coordination().set_deadline(std::move(deadline));
 }
-bool Server::coordinator_ended() { return impl_->coordinator_ended(); }
+bool Server::coordinator_ended() { return impl_->coordination().coordinator_ended(); }
 std::shared_ptr<ControlLink> Server::join_locally(ControlLink::Listener& member) {
   return impl_->join_locally(member);
 }
