@@ -6,7 +6,7 @@
 
 namespace drun::rendezvous {
 
-std::optional<IdentityContests::Added> IdentityContests::add(Peer holder, Claimant claimant,
+std::optional<IdentityContests::Added> IdentityContests::add(Peer holder, Newcomer claimant,
                                                              Time now) {
   const auto found = contests_.find(holder);
   if (found == contests_.end()) {
@@ -18,8 +18,8 @@ std::optional<IdentityContests::Added> IdentityContests::add(Peer holder, Claima
     contests_.emplace(holder, std::move(contest));
     return Added{.check = check};
   }
-  std::vector<Claimant>& claimants = found->second.claimants;
-  const auto same = std::find_if(claimants.begin(), claimants.end(), [&](const Claimant& other) {
+  std::vector<Newcomer>& claimants = found->second.claimants;
+  const auto same = std::find_if(claimants.begin(), claimants.end(), [&](const Newcomer& other) {
     return other.hello.instance == claimant.hello.instance;
   });
   if (same == claimants.end() && claimants.size() >= kMostClaimants) return std::nullopt;
@@ -39,24 +39,23 @@ void IdentityContests::remove_claimant(Peer peer) {
   if (holder == holders_.end()) return;
   const auto contest = contests_.find(holder->second);
   std::erase_if(contest->second.claimants,
-                [peer](const Claimant& claimant) { return claimant.peer == peer; });
+                [peer](const Newcomer& claimant) { return claimant.peer == peer; });
   if (contest->second.claimants.empty()) contests_.erase(contest);
   holders_.erase(holder);
 }
 
-std::vector<IdentityContests::Claimant> IdentityContests::take_answered(Peer holder,
-                                                                        std::uint64_t check) {
+std::vector<Newcomer> IdentityContests::take_answered(Peer holder, std::uint64_t check) {
   const auto contest = contests_.find(holder);
   if (contest == contests_.end() || contest->second.check != check) return {};
   return take(contest);
 }
 
-std::vector<IdentityContests::Claimant> IdentityContests::take_of(Peer holder) {
+std::vector<Newcomer> IdentityContests::take_of(Peer holder) {
   const auto contest = contests_.find(holder);
-  return contest == contests_.end() ? std::vector<Claimant>() : take(contest);
+  return contest == contests_.end() ? std::vector<Newcomer>() : take(contest);
 }
 
-std::vector<IdentityContests::Claimant> IdentityContests::take_expired(Time now) {
+std::vector<Newcomer> IdentityContests::take_expired(Time now) {
   for (auto contest = contests_.begin(); contest != contests_.end(); ++contest) {
     Contest& each = contest->second;
     if (now < each.reply_by) continue;
@@ -67,10 +66,10 @@ std::vector<IdentityContests::Claimant> IdentityContests::take_expired(Time now)
   return {};
 }
 
-std::vector<IdentityContests::Claimant> IdentityContests::take_all() {
-  std::vector<Claimant> all;
+std::vector<Newcomer> IdentityContests::take_all() {
+  std::vector<Newcomer> all;
   while (!contests_.empty()) {
-    std::vector<Claimant> claimants = take(contests_.begin());
+    std::vector<Newcomer> claimants = take(contests_.begin());
     std::move(claimants.begin(), claimants.end(), std::back_inserter(all));
   }
   return all;
@@ -84,10 +83,9 @@ std::optional<Time> IdentityContests::next_expiry() const {
   return earliest;
 }
 
-std::vector<IdentityContests::Claimant> IdentityContests::take(
-    std::map<Peer, Contest>::iterator contest) {
-  std::vector<Claimant> claimants = std::move(contest->second.claimants);
-  for (const Claimant& claimant : claimants) holders_.erase(claimant.peer);
+std::vector<Newcomer> IdentityContests::take(std::map<Peer, Contest>::iterator contest) {
+  std::vector<Newcomer> claimants = std::move(contest->second.claimants);
+  for (const Newcomer& claimant : claimants) holders_.erase(claimant.peer);
   contests_.erase(contest);
   return claimants;
 }

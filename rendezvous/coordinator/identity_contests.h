@@ -33,28 +33,23 @@ class IdentityContests {
   static constexpr std::size_t kMostContests = 256;
   static constexpr std::size_t kMostClaimants = 8;
 
-  struct Claimant {
-    Peer peer = 0;
-    Hello hello;
-    std::string address;
-  };
   struct Added {
     std::optional<std::uint64_t> check{};  // to send to the holder; absent: one is under way
     std::optional<Peer> replaced{};        // an older connection of the same claimant
   };
 
   // nullopt at a limit: the claimant is not kept.
-  std::optional<Added> add(Peer holder, Claimant claimant, Time now);
+  std::optional<Added> add(Peer holder, Newcomer claimant, Time now);
   // A claimant's connection ended. No-op if unknown.
   void remove_claimant(Peer peer);
   bool has_claimant(Peer peer) const { return holders_.contains(peer); }
   // The holder is alive. Empty unless it answers the check under way.
-  std::vector<Claimant> take_answered(Peer holder, std::uint64_t check);
+  std::vector<Newcomer> take_answered(Peer holder, std::uint64_t check);
   // The holder is gone.
-  std::vector<Claimant> take_of(Peer holder);
+  std::vector<Newcomer> take_of(Peer holder);
   // The claimants of one holder that did not reply in time. Call until it returns an empty list.
-  std::vector<Claimant> take_expired(Time now);
-  std::vector<Claimant> take_all();
+  std::vector<Newcomer> take_expired(Time now);
+  std::vector<Newcomer> take_all();
 
   std::optional<Time> next_expiry() const;
 
@@ -63,9 +58,9 @@ class IdentityContests {
     std::uint64_t check = 0;
     Time reply_by{};
     bool is_extended = false;
-    std::vector<Claimant> claimants{};
+    std::vector<Newcomer> claimants{};
   };
-  std::vector<Claimant> take(std::map<Peer, Contest>::iterator contest);
+  std::vector<Newcomer> take(std::map<Peer, Contest>::iterator contest);
 
   std::map<Peer, Contest> contests_;  // by holder; none without claimants
   std::map<Peer, Peer> holders_;      // of each claimant

@@ -106,14 +106,15 @@ std::string name_of(const Hello& hello, const char* article) {
 }
 
 // Returns true if the newcomer's admission depends on the agent that holds its identity.
-bool is_contested(RoundStep& step, Peer peer, const Hello& hello, const std::string& address) {
+bool is_contested(RoundStep& step, const Newcomer& newcomer) {
   RoundState& state = step.state;
+  const auto& [peer, hello, address] = newcomer;
   const auto known = state.known.find(agent_id(hello, address));
   if (known == state.known.end() || !known->second.peer) return false;
   const Peer holder = *known->second.peer;
   const JoinedNode* self = member_of(state, holder);
   if (self == nullptr || self->hello.instance == hello.instance) return false;
-  const auto added = state.contests.add(holder, {peer, hello, address}, step.now);
+  const auto added = state.contests.add(holder, newcomer, step.now);
   if (!added) {
     step.log(LogLevel::Warning, "dropped " + address +
                                     ": too many agents claim the identity of host " + hello.host +
@@ -129,13 +130,12 @@ bool is_contested(RoundStep& step, Peer peer, const Hello& hello, const std::str
   return true;
 }
 
-void refuse(RoundStep& step, Peer peer, const Hello& hello, const std::string& address,
-            Error error) {
-  const std::string name = name_of(hello, "a");
-  step.log(LogLevel::Warning, "refused " + name + " at " + address + ": " + error.message);
-  step.send(peer,
+void refuse(RoundStep& step, const Newcomer& newcomer, Error error) {
+  const std::string name = name_of(newcomer.hello, "a");
+  step.log(LogLevel::Warning, "refused " + name + " at " + newcomer.address + ": " + error.message);
+  step.send(newcomer.peer,
             Refused{with_context(std::move(error), step.state.spec.endpoint + " refused " + name)});
-  step.drop(peer);
+  step.drop(newcomer.peer);
 }
 
 // Removes an agent that was admitted before the members reported that it had been excluded.
@@ -154,8 +154,9 @@ void turn_out(RoundStep& step, const AgentId& id) {
   if (!self->hello.is_coordinator) drop_member(step, peer, "it was left out of this job");
 }
 
-void join_line(RoundStep& step, Peer peer, const Hello& hello, const std::string& address) {
+void join_line(RoundStep& step, const Newcomer& newcomer) {
   RoundState& state = step.state;
+  const auto& [peer, hello, address] = newcomer;
   if (const auto before = stand_in_line(state, peer, hello, agent_id(hello, address), step.now)) {
     const auto seat = state.node_of.find(*before);
     if (seat != state.node_of.end())
@@ -170,65 +171,65 @@ void join_line(RoundStep& step, Peer peer, const Hello& hello, const std::string
 
 // "node 1 (b) joined from 10.0.0.2:4000: 2 of 3 nodes"; without the numbers if nodes may come and
 // go.
-std::string joined_text(const RoundState& state, const Hello& hello, const std::string& address) {
-  const std::string text = name_of(hello, "a") + " joined from " + address;
+std::string joined_text(const RoundState& state, const Newcomer& newcomer) {
+  const std::string text = name_of(newcomer.hello, "a") + " joined from " + newcomer.address;
   if (!state.rules.pins_ranks) return text;
-  const bool is_back = holder_of(state, *hello.node_rank) != nullptr;
+  const bool is_back = holder_of(state, *newcomer.hello.node_rank) != nullptr;
   return text + ": " + std::to_string(state.line.size() + (is_back ? 0 : 1)) + " of " +
          std::to_string(state.rules.max_nodes) + " nodes";
 }
 
-void admit(RoundStep& step, Peer peer, Hello hello, const std::string& address, Identity identity) {
+void admit(RoundStep& step, Newcomer newcomer, Identity identity) {
   RoundState& state = step.state;
+  const Peer peer = newcomer.peer;
+  Hello& hello = newcomer.hello;
   // Of several claimants, an earlier one made the coordinator step down.
   if (state.phase == RoundPhase::SteppedDown) return step.drop(peer);
   if (state.rules.pins_ranks) hello.is_coordinator = hello.node_rank == 0;
   std::optional<Error> error = objection(state, hello);
-  if (!error) error = exclusion_objection(state.exclusions, agent_id(hello, address));
+  if (!error) error = exclusion_objection(state.exclusions, agent_id(hello, newcomer.address));
   if (hello.is_probe && (!error || is_own_probe(state, hello))) {
     step.send(peer, Refused{{ErrorCode::Closed, "no objection"}});
     return step.drop(peer);
   }
-  if (error) return refuse(step, peer, hello, address, *std::move(error));
-  if (identity == Identity::Check && is_contested(step, peer, hello, address)) return;
+  if (error) return refuse(step, newcomer, *std::move(error));
+  if (identity == Identity::Check && is_contested(step, newcomer)) return;
   step.send(peer,
             Welcome{state.spec.heartbeat_timeout, state.spec.term, state.spec.line_window_bytes});
-  step.log(LogLevel::Debug, joined_text(state, hello, address));
+  step.log(LogLevel::Debug, joined_text(state, newcomer));
   tell_records(step, peer);
   if (hello.past && state.rules.replaces_nodes) {
     for (const AgentId& id : inherit(state, *hello.past, step.now)) turn_out(step, id);
   }
   // The round may have waited only for an agent that was turned out.
   if (state.phase == RoundPhase::SteppedDown) return step.drop(peer);
-  if (!tells_the_end(state)) return join_line(step, peer, hello, address);
+  if (!tells_the_end(state)) return join_line(step, newcomer);
   step.send(peer, Refused{{ErrorCode::Closed, "the job there has just ended"}});
   step.drop(peer);
 }
 
 // The first claimant takes the place of the agent that is gone. The others then claim its identity.
-void admit_claimants(RoundStep& step, const std::vector<IdentityContests::Claimant>& claimants) {
+void admit_claimants(RoundStep& step, const std::vector<Newcomer>& claimants) {
   Identity identity = Identity::Settled;
-  for (const auto& claimant : claimants) {
-    admit(step, claimant.peer, claimant.hello, claimant.address,
-          std::exchange(identity, Identity::Check));
-  }
+  for (const Newcomer& claimant : claimants)
+    admit(step, claimant, std::exchange(identity, Identity::Check));
 }
 
 }  // namespace
 
-void admit(RoundStep& step, Peer peer, Hello hello, const std::string& address) {
-  admit(step, peer, std::move(hello), address, Identity::Check);
+void admit(RoundStep& step, Newcomer newcomer) {
+  admit(step, std::move(newcomer), Identity::Check);
 }
 
 void refuse_claimants(RoundStep& step, Peer holder, std::uint64_t check) {
-  for (const auto& claimant : step.state.contests.take_answered(holder, check)) {
+  for (const Newcomer& claimant : step.state.contests.take_answered(holder, check)) {
     const Hello& hello = claimant.hello;
     const std::string from = claimant.address.substr(0, claimant.address.rfind(':'));
     const std::string reason = "another agent with host name " + hello.host + ", address " + from +
                                " and slot " + std::to_string(hello.slot) +
                                " is a member of this job and is running; give each container its "
                                "own host name, or stop the other agent";
-    refuse(step, claimant.peer, hello, claimant.address, refused(reason));
+    refuse(step, claimant, refused(reason));
   }
 }
 

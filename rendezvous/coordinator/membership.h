@@ -22,7 +22,7 @@ std::optional<Error> objection(const RoundState& state, const Hello& hello);
 
 // A new connection has sent its Hello. It is refused, waits in the line, or waits until the holder
 // of its identity has answered.
-void admit(RoundStep& step, Peer peer, Hello hello, const std::string& address);
+void admit(RoundStep& step, Newcomer newcomer);
 
 // The holder of an identity is alive: refuses those that claim it.
 void refuse_claimants(RoundStep& step, Peer holder, std::uint64_t check);

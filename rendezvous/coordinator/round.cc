@@ -174,7 +174,7 @@ void judge_hang(RoundStep& step, const EndedQuery& ended) {
 void handle(RoundStep& step, const PeerArrived& arrived) {
   const auto* hello = std::get_if<Hello>(&arrived.message);
   if (step.state.phase != RoundPhase::Over && hello != nullptr)
-    return admit(step, arrived.peer, *hello, arrived.address);
+    return admit(step, {arrived.peer, *hello, arrived.address});
   step.log(LogLevel::Warning,
            "dropped a connection from " + arrived.address + ": " +
                (hello != nullptr ? "the job is over" : "it did not begin with hello"));

@@ -50,6 +50,12 @@ struct PeerArrived {
   std::string address;
   MemberMessage message;
 };
+// The same, if that is a Hello.
+struct Newcomer {
+  Peer peer = 0;
+  Hello hello{};
+  std::string address{};
+};
 struct PeerSaid {
   Peer peer = 0;
   MemberMessage message;

@@ -54,7 +54,7 @@ void Coordination::stand_by(Peer peer, const std::string& address, const Hello* 
     reply(peer, Refused{with_context(*error, state_.spec.endpoint + " refused this node")});
     return hang_up(peer);
   }
-  if (const auto answer = lookups_.ask({peer, address, *hello}))
+  if (const auto answer = lookups_.ask({peer, *hello, address}))
     reply(peer, *answer);
   else if (hello->lost_term > 0)
     election_->doubt();
@@ -168,7 +168,7 @@ void Coordination::hear(const Leading& lead) {
             "this node coordinates the job from here on, at " + state_.spec.endpoint);
   host_.leader_known(self_, lead.term);
   handle(DeadlineKnown{deadline_});
-  for (LeaderLookups::Asking& asking : lookups_.take_all())
+  for (Newcomer& asking : lookups_.take_all())
     handle(PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
   arm_timer();
 }

@@ -38,14 +38,8 @@ namespace drun::rendezvous {
 // At most kMost members wait; others are refused.
 class LeaderLookups {
  public:
-  struct Asking {
-    Peer peer = 0;
-    std::string address;
-    Hello hello;
-  };
-
   // Returns the answer if there is one. Otherwise the member waits, unless too many wait already.
-  std::optional<Follow> ask(Asking asking) {
+  std::optional<Follow> ask(Newcomer asking) {
     if (leader_ && leader_->term > asking.hello.lost_term) return leader_;
     if (waiting_.size() < kMost) waiting_.emplace(asking.peer, std::move(asking));
     return std::nullopt;
@@ -66,8 +60,8 @@ class LeaderLookups {
   void forget_leader() { leader_.reset(); }
 
   // This seat leads: removes and returns all waiting members, which become its own.
-  std::vector<Asking> take_all() {
-    std::vector<Asking> all;
+  std::vector<Newcomer> take_all() {
+    std::vector<Newcomer> all;
     for (auto& [peer, asking] : waiting_) all.push_back(std::move(asking));
     waiting_.clear();
     return all;
@@ -76,7 +70,7 @@ class LeaderLookups {
  private:
   static constexpr std::size_t kMost = 8192;
   std::optional<Follow> leader_;
-  std::map<Peer, Asking> waiting_;
+  std::map<Peer, Newcomer> waiting_;
 };
 
 class Coordination {

@@ -479,7 +479,7 @@ TEST_CASE("a seat that does not lead redirects callers to the leader at once or 
   const auto asking = [](std::uint64_t peer, std::uint64_t lost_term) {
     Hello hello;
     hello.lost_term = lost_term;
-    return LeaderLookups::Asking{peer, "10.0.0.1:1", hello};
+    return Newcomer{peer, hello, "10.0.0.1:1"};
   };
   CHECK_FALSE(seekers.ask(asking(1, 0)));
   CHECK_FALSE(seekers.ask(asking(2, 3)));
