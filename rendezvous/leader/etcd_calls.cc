@@ -83,8 +83,9 @@ Request request_for(const Revoke& revoke, const Keys&) {
 }
 
 // The member of `json` with that name; null if there is none.
-const GatewayJson& part(const GatewayJson& json, const char* name) {
-  static const GatewayJson kNull;
+template <typename Any>
+const Any& part(const Any& json, const char* name) {
+  static const Any kNull;
   if (!json.is_object()) return kNull;
   const auto found = json.find(name);
   return found == json.end() ? kNull : *found;
@@ -256,25 +257,20 @@ class Fields {
  public:
   explicit Fields(const Json& json) : json_(json) { is_good_ = json.is_object(); }
 
-  bool has(const char* name) const { return json_.is_object() && json_.contains(name); }
-  const Json& at(const char* name) const {
-    static const Json kNull;
-    return has(name) ? json_[name] : kNull;
-  }
   int count(const char* name, int most = kMostCounted) {
-    const Json& value = at(name);
+    const Json& value = part(json_, name);
     const bool is_fit = value.is_number_unsigned() &&
                         value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
     is_good_ = is_good_ && is_fit;
     return is_fit ? value.get<int>() : 0;
   }
   std::uint64_t whole(const char* name) {
-    const Json& value = at(name);
+    const Json& value = part(json_, name);
     is_good_ = is_good_ && value.is_number_unsigned();
     return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
   }
   std::string text(const char* name) {
-    const Json& value = at(name);
+    const Json& value = part(json_, name);
     const bool is_fit =
         value.is_string() && value.get_ref<const std::string&>().size() <= 4 * kMostTextBytes;
     is_good_ = is_good_ && is_fit;
@@ -359,9 +355,9 @@ std::optional<StateRecord> state_of(std::string_view text) {
   record.rounds.rounds = fields.count("rounds");
   record.rounds.restarts = fields.count("restarts");
   Exclusions& exclusions = record.rounds.exclusions;
-  const bool has_read = read(fields.at("left_out"), exclusions);
-  if (fields.has("at_fault")) {
-    Fields at_fault(fields.at("at_fault"));
+  const bool has_read = read(part(json, "left_out"), exclusions);
+  if (const Json& last = part(json, "at_fault"); !last.is_null()) {
+    Fields at_fault(last);
     exclusions.last_at_fault = agent_of(at_fault);
     exclusions.failures_in_a_row = fields.count("failures_in_a_row");
     if (!at_fault.is_good()) return std::nullopt;

@@ -75,7 +75,10 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     for (const tcp::endpoint& address : targets.addresses) add(address);
     for (const std::string& name : targets.names) look_up(name);
     if (!addresses_.empty()) return begin();
-    if (lookup_count_ == 0) fail_later();
+    if (lookup_count_ > 0) return;
+    asio::post(io_, [self = shared_from_this()] {
+      if (!self->is_over_) self->fail();
+    });
   }
 
   void cancel() {
@@ -185,7 +188,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
             socket.close(ignored);
             return self->failed(address, asio::error::connection_refused);
           }
-          self->succeed(socket);
+          self->finish(std::move(socket));
         });
     arm_next();
   }
@@ -215,15 +218,6 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     return !ec && local == socket.remote_endpoint(ec);
   }
 
-  void succeed(tcp::socket& socket) {
-    tcp::socket winner = std::move(socket);
-    finish(std::move(winner));
-  }
-  void fail_later() {
-    asio::post(io_, [self = shared_from_this()] {
-      if (!self->is_over_) self->fail();
-    });
-  }
   void fail() {
     const bool is_refused = is_refused_ && waiting_count_ == 0 && !addresses_.empty();
     finish(Error{is_refused ? ErrorCode::Refused : ErrorCode::Unreachable, trouble_});
