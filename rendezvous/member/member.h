@@ -53,7 +53,7 @@
 // Silence:  after Welcome, no message for the coordinator's heartbeat timeout, unless this process
 //           itself was delayed. Pings are due every quarter of that time.
 // Time:     `now` is read from the steady clock and stays the same during one step.
-// Errors:   become the outcome. Driven by client.cc and tests/sim.
+// Errors:   they become the outcome. Driven by client.cc and tests/sim.
 #pragma once
 
 #include <chrono>

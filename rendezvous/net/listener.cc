@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -328,10 +327,8 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
       return handlers_.on_control(std::move(socket), std::move(first_bytes));
     }
     error_code ignored;
-    std::ostringstream peer;
-    peer << socket.remote_endpoint(ignored);
-    complain("connection closed, it speaks no protocol of this port: peer=" + peer.str() +
-             " bytes=" + hex_preview(first_bytes));
+    complain("connection closed, it speaks no protocol of this port: peer=" +
+             peer_text(socket.remote_endpoint(ignored)) + " bytes=" + hex_preview(first_bytes));
   }
 
   void complain(std::string_view what) {

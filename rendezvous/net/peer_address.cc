@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <sstream>
 
 namespace drun::rendezvous {
 namespace {
@@ -28,6 +29,12 @@ std::string plain_address(std::string_view text) {
   if (ec) return {};
   const asio::ip::address plain = unwrapped(address);
   return plain.is_unspecified() || plain.is_multicast() ? std::string() : plain.to_string();
+}
+
+std::string peer_text(const asio::ip::tcp::endpoint& peer) {
+  std::ostringstream text;
+  text << peer;
+  return text.str();
 }
 
 std::string origin_of(const asio::ip::address& address) {

@@ -15,6 +15,9 @@ std::string plain_address(const asio::ip::address& address);
 // multicast).
 std::string plain_address(std::string_view text);
 
+// With the port: "10.0.0.7:4000", "[::ffff:10.0.0.7]:4000".
+std::string peer_text(const asio::ip::tcp::endpoint& peer);
+
 // The unit for counting clients: an IPv4 address, or an IPv6 /64 network, all of which one host may
 // have.
 std::string origin_of(const asio::ip::address& address);

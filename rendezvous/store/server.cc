@@ -1,21 +1,11 @@
 #include "rendezvous/store/server.h"
 
-#include <sstream>
 #include <string>
 #include <utility>
 
 #include "rendezvous/net/peer_address.h"
 
 namespace drun::rendezvous {
-namespace {
-
-std::string text_of(const asio::ip::tcp::endpoint& peer) {
-  std::ostringstream out;
-  out << peer;
-  return out.str();
-}
-
-}  // namespace
 
 StoreService::StoreService(asio::io_context& io, const StoreLimits& limits, Log log,
                            std::chrono::milliseconds first_request_timeout)
@@ -34,7 +24,7 @@ void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) 
     send_away(pending_.evict(), "others came before it had made a request");
   if (sessions_.size() >= most_connections_) {
     error_code ec;
-    return complain("store: connection refused peer=" + text_of(socket.remote_endpoint(ec)) +
+    return complain("store: connection refused peer=" + peer_text(socket.remote_endpoint(ec)) +
                     " reason=\"there are " + std::to_string(sessions_.size()) +
                     " already; raise the limit of open files (ulimit -n)\"");
   }
@@ -143,7 +133,7 @@ void StoreService::complain(const std::string& text) {
 
 void StoreService::on_end(StoreSession& session, std::string_view reason) {
   if (!reason.empty())
-    complain("store: connection closed peer=" + text_of(session.peer()) + " reason=\"" +
+    complain("store: connection closed peer=" + peer_text(session.peer()) + " reason=\"" +
              std::string(reason) + "\"");
   if (session.is_counted_as_legacy || session.is_counted_as_silent) {
     const auto peers = peers_.find(session.peer().address());

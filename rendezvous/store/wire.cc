@@ -14,27 +14,27 @@ constexpr std::uint8_t kLegacyWatchKey = 7;
 constexpr std::uint8_t kLastLegacy = 8;
 constexpr std::uint8_t kLastCurrent = 18;
 
-// An operation and its fields: k a key, v a value, K counted keys, P counted pairs of key and
-// value, w a u32, n an i64.
-struct Operation {
+// The name of an operation and its fields: k a key, v a value, K counted keys, P counted pairs of
+// key and value, w a u32, n an i64.
+struct RequestForm {
   std::string_view name;
   std::string_view fields;
 };
-constexpr Operation kWatchKey{"WATCH_KEY", "k"};
-constexpr Operation kOperations[kLastCurrent + 1] = {  // by opcode
+constexpr RequestForm kWatchKey{"WATCH_KEY", "k"};
+constexpr RequestForm kForms[kLastCurrent + 1] = {  // by opcode
     {"VALIDATE", ""},    {"SET", "kv"},     {"COMPARE_SET", "kvv"}, {"GET", "k"},
     {"ADD", "kn"},       {"CHECK", "K"},    {"WAIT", "K"},          {"GETNUMKEYS", ""},
     {"DELETE_KEY", "k"}, {"APPEND", "kv"},  {"MULTI_GET", "K"},     {"MULTI_SET", "P"},
     {"CANCEL_WAIT", ""}, {"PING", "w"},     {"QUEUE_PUSH", "kv"},   {"QUEUE_POP", "k"},
     {"QUEUE_LEN", "k"},  {"LIST_KEYS", ""}, {"BARRIER", "kn"}};
 
-const Operation& operation_of(Opcode opcode) {
-  return opcode == Opcode::WatchKey ? kWatchKey : kOperations[static_cast<std::size_t>(opcode)];
+const RequestForm& form_of(Opcode opcode) {
+  return opcode == Opcode::WatchKey ? kWatchKey : kForms[static_cast<std::size_t>(opcode)];
 }
 
 }  // namespace
 
-std::string_view to_string(Opcode opcode) { return operation_of(opcode).name; }
+std::string_view to_string(Opcode opcode) { return form_of(opcode).name; }
 
 std::optional<std::uint8_t> to_byte(Opcode opcode, Dialect dialect) {
   const auto byte = static_cast<std::uint8_t>(opcode);
@@ -126,7 +126,7 @@ void RequestDecoder::take_opcode(std::string_view& input) {
                      std::string(to_string(*dialect_)) + " dialect");
   }
   opcode_ = *opcode;
-  fields_ = operation_of(opcode_).fields;
+  fields_ = form_of(opcode_).fields;
   texts_.clear();
   request_bytes_ = 0;
   number_ = 0;
