@@ -271,7 +271,7 @@ std::string short_help(std::string_view invoked_as) {
   if (is_torchrun) return text + "\ntorchrun --help-all lists every option.\n";
   return text +
          "  drun --hosts=gpu[0-2]:8 train.py\n"
-         "  srun -N3 drun --nproc-per-node=8 train.py\n"
+         "  srun -N3 -c64 drun --nproc-per-node=8 train.py\n"
          "\n" +
          paragraph("drun --help-all lists every option. Topics of drun help: " +
                    joined(kTopics, ", ", &Topic::name) + ".");

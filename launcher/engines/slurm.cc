@@ -41,11 +41,14 @@ std::optional<EngineFact<int>> gpus_on_node(Reading& reading) {
 // One worker per GPU, or else one per CPU of -c. `list` is a list of GPUs, used if their number is
 // not reported. The job's list belongs to its first node and may not match the step.
 void read_grants(Reading& reading, Facts& facts, std::string_view list) {
+  const auto on_node = reading.number("SLURM_CPUS_ON_NODE", 1);
   facts.cpus = reading.number("SLURM_CPUS_PER_TASK", 1);
+  // A step with fewer CPUs (srun --exact) inherits this variable from its job.
+  if (facts.cpus && on_node && on_node->value < facts.cpus->value) facts.cpus = on_node;
   facts.workers = gpus_on_node(reading);
   if (!facts.workers) facts.workers = listed_gpus(reading, list);
   if (!facts.workers || facts.workers->value == 0) facts.workers = facts.cpus;
-  if (!facts.cpus) facts.cpus = reading.number("SLURM_CPUS_ON_NODE", 1);
+  if (!facts.cpus) facts.cpus = on_node;
 }
 
 // Ports that Slurm reserved on all nodes of the step: "17123-17124", "17123,17130".
@@ -115,20 +118,28 @@ void read_hosts(Reading& reading, Facts& facts) {
   }
 }
 
+// "srun -N3 -n3 --ntasks-per-node=1 -c32 drun". Without -c, the task and all workers would get one
+// CPU.
+std::string srun_command(const Reading& reading, int nodes) {
+  const std::string count = std::to_string(nodes);
+  const auto cpus = reading.text("SLURM_CPUS_ON_NODE");
+  return "srun -N" + count + " -n" + count + " --ntasks-per-node=1 -c" +
+         (cpus ? cpus->value : "CPUS") + " drun";
+}
+
 // Requires one task per node: Slurm binds each task to its share of the cores and GPUs, so one of
 // several tasks could not start workers on all of them.
 void check_tasks(Reading& reading, const Facts& facts) {
   std::optional<EngineFact<int>> tasks = reading.number("SLURM_STEP_NUM_TASKS", 1);
   if (!tasks) tasks = reading.needed_number("SLURM_NTASKS", 1);
   if (!tasks || !facts.nodes || tasks->value == facts.nodes->value) return;
-  const std::string nodes = std::to_string(facts.nodes->value);
-  const int workers = (tasks->value + facts.nodes->value - 1) / facts.nodes->value;
-  const auto cpus = reading.text("SLURM_CPUS_ON_NODE");
-  reading.blame("this step has " + std::to_string(tasks->value) + " tasks on " + nodes + " node" +
-                (facts.nodes->value == 1 ? "" : "s") +
-                ", and drun is one task a node that starts the workers itself; write srun -N" +
-                nodes + " -n" + nodes + " --ntasks-per-node=1 -c" + (cpus ? cpus->value : "CPUS") +
-                " drun --nproc-per-node=" + std::to_string(workers) + " ...");
+  const int nodes = facts.nodes->value;
+  const int workers = (tasks->value + nodes - 1) / nodes;
+  reading.blame("this step has " + std::to_string(tasks->value) + " tasks on " +
+                std::to_string(nodes) + (nodes == 1 ? " node" : " nodes") +
+                ", and drun is one task a node that starts the workers itself; write " +
+                srun_command(reading, nodes) + " --nproc-per-node=" + std::to_string(workers) +
+                " ...");
 }
 
 }  // namespace
@@ -167,10 +178,10 @@ std::optional<Facts> slurm_allocation(const EngineContext& context) {
   if (!facts.nodes) facts.nodes = reading.needed_number("SLURM_NNODES", 1);
   if (!facts.nodes) return facts;
   if (facts.nodes->value > 1) {
-    const std::string nodes = std::to_string(facts.nodes->value);
-    reading.blame("job " + job->value + " has " + nodes +
-                  " nodes, but srun did not start this drun; write srun -N" + nodes + " -n" +
-                  nodes + " drun ..., or for this node alone --nnodes=1");
+    reading.blame("job " + job->value + " has " + std::to_string(facts.nodes->value) +
+                  " nodes, but srun did not start this drun; write " +
+                  srun_command(reading, facts.nodes->value) +
+                  " ..., or for this node alone --nnodes=1");
   }
   facts.node_rank = EngineFact<int>{0, "there being one node"};
   facts.no_master = "of one node's job there is no address for others; give --master-addr";

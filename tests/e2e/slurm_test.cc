@@ -81,6 +81,13 @@ TEST_CASE("under srun the command is only drun and the program", "[slurm]") {
   CHECK_THAT(several.err, ContainsSubstring("6 tasks on 3 nodes"));
   CHECK_THAT(several.err, ContainsSubstring("srun -N3 -n3 --ntasks-per-node=1"));
 
+  // The step inherits SLURM_CPUS_PER_TASK=2 but has one CPU per node.
+  const Ended exact = slurm.run({"salloc", "-N2", "-n2", "-c2", "--quiet", "srun", "--exact",
+                                 drun_program(), "sh", "-c", kWhoUnderSlurm});
+  INFO(exact.out << exact.err);
+  CHECK(exact.code == 0);
+  for (const char* rank : {"0/2 0", "1/2 1"}) CHECK_THAT(exact.out, ContainsSubstring(rank));
+
   const Ended no_node =
       slurm.run({"srun", "-N2", "env", "-u", "SLURM_NODEID", drun_program(), "true"});
   CHECK(no_node.code == 2);

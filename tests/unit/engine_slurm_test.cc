@@ -125,6 +125,9 @@ TEST_CASE("the worker count is the number of granted GPUs, or else the requested
   CHECK_THAT(step({{"SLURM_GPUS_ON_NODE", "-1"}}).wrong, ContainsSubstring("no list of GPUs"));
   CHECK(step({{"SLURM_CPUS_PER_TASK", "4"}, {"SLURM_CPUS_ON_NODE", "64"}}).workers ==
         EngineFact<int>{4, "SLURM_CPUS_PER_TASK"});
+  // A step with fewer CPUs inherits the variable from its job.
+  CHECK(step({{"SLURM_CPUS_PER_TASK", "4"}, {"SLURM_CPUS_ON_NODE", "1"}}).workers ==
+        EngineFact<int>{1, "SLURM_CPUS_ON_NODE"});
   const Facts neither = step({{"SLURM_CPUS_ON_NODE", "64"}});
   CHECK_FALSE(neither.workers);
   CHECK(neither.cpus->value == 64);
@@ -176,7 +179,7 @@ TEST_CASE("drun started directly by a batch script supports only one node") {
   const auto three = slurm_allocation(around(kBatch));
   REQUIRE(three);
   CHECK_THAT(three->wrong, ContainsSubstring("has 3 nodes, but srun did not start this drun"));
-  CHECK_THAT(three->wrong, ContainsSubstring("srun -N3 -n3 drun"));
+  CHECK_THAT(three->wrong, ContainsSubstring("srun -N3 -n3 --ntasks-per-node=1 -cCPUS drun ..."));
   const auto one = slurm_allocation(
       around(with(kBatch, {{"SLURM_JOB_NUM_NODES", "1"}, {"SLURM_GPUS_ON_NODE", "4"}})));
   REQUIRE(one);
