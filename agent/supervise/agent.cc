@@ -189,7 +189,6 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
 }
 
 Result<void> Agent::open() {
-  if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
   auto opened = observers_.open(
       io_, spec_, log_,
       {.status = [this] { return status(); },
@@ -239,6 +238,9 @@ Result<void> Agent::open_server(JoinSpec& join) {
 }
 
 AgentEnd Agent::run() {
+  // The log directory may be on a file system that hangs: a signal ends this process meanwhile, and
+  // no worker runs yet.
+  Result<void> opened = output_.prepare(spec_.join.run_id);
   signals_.start();
   Signals::Listener& listener = *this;
   if (spec_.lifeline)
@@ -246,7 +248,8 @@ AgentEnd Agent::run() {
         .give_input_to(runner_.standard_input())
         .kill_at_end(spec_.join.elastic.has_value())
         .start();
-  if (Result<void> opened = open(); opened) {
+  if (opened) opened = open();
+  if (opened) {
     client_->start();
     watch_deadline();
     runner_.start_preloading();  // also on standby nodes, so that their first round starts warm

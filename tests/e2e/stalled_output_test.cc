@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 #include <regex>
+#include <sstream>
 #include <thread>
 
 #include "rendezvous/base/unique_fd.h"
@@ -70,10 +71,10 @@ class StoppedReader {
   UniqueFd inner_;
 };
 
-// Whether the process is cat and waits in the kernel for the FUSE file system.
-bool is_in_fuse(const std::string& pid) {
+// Whether the process has this name and waits in the kernel for the FUSE file system.
+bool is_in_fuse(const std::string& pid, const std::string& name) {
   const std::string where = read_file("/proc/" + pid + "/wchan");
-  return read_file("/proc/" + pid + "/comm") == "cat\n" &&
+  return read_file("/proc/" + pid + "/comm") == name + "\n" &&
          (where.find("fuse") != where.npos || where == "request_wait_answer");
 }
 
@@ -206,6 +207,27 @@ TEST_CASE("a failed job is reported while the log directory hangs", "[slow]") {
   CHECK_THAT(ended.err.substr(ended.err.find("job failed")), ContainsSubstring("the cause"));
 }
 
+TEST_CASE("a signal ends a job whose log directory hangs at the start") {
+  test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  files.stop_server();
+  Running running(shell_job({"--log-dir=" + (files / "logs")}, "true"));
+  const std::string pid = std::to_string(running.pid());
+  const bool has_hung = eventually([&] {
+    std::istringstream children(read_file("/proc/" + pid + "/task/" + pid + "/children"));
+    std::string agent;
+    return children >> agent && is_in_fuse(agent, "drun-agent");
+  });
+  running.signal(SIGTERM);
+  const Ended ended = running.wait(10s);
+  CHECK(has_hung);
+  CHECK_FALSE(ended.timed_out);
+  CHECK(ended.code == 128 + SIGTERM);
+}
+
 TEST_CASE("a signal ends the wait for a file that hangs after the job") {
   const int signal = GENERATE(SIGINT, SIGTERM);
   const bool holds_events = GENERATE(true, false);
@@ -289,7 +311,7 @@ TEST_CASE("no round starts while SIGKILL has not ended a worker") {
   REQUIRE(running.prints("up"));
   std::string pid = read_file(directory.file("pid"));
   pid.pop_back();
-  REQUIRE(eventually([&] { return is_in_fuse(pid); }));
+  REQUIRE(eventually([&] { return is_in_fuse(pid, "cat"); }));
   write_file(directory.file("go"), "");
   const Ended ended = running.wait(40s);
   INFO(ended.out << ended.err);

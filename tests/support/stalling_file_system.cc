@@ -28,6 +28,7 @@ StallingFileSystem::~StallingFileSystem() {
   resume();
   if (!is_mounted()) return;
   server_->signal(SIGTERM);
+  server_->signal(SIGCONT);
   server_->wait();
   ::umount2(mount_.c_str(), MNT_DETACH);  // fails if it is no longer mounted
 }

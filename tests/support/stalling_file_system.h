@@ -1,6 +1,7 @@
 // A mounted file system that can be made to hang (tests/workers/stalling_fs.cc).
 #pragma once
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ class StallingFileSystem {
   // Makes every operation on it wait until resume().
   void stall() const;
   void resume() const;
+
+  // Stops the process that serves it, until the destructor. A fatal signal ends a process that then
+  // waits for it, as on NFS; after stall(), not even SIGKILL does.
+  void stop_server() { server_->signal(SIGSTOP); }
 
  private:
   testing::TemporaryDirectory directory_;
