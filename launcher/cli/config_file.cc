@@ -115,11 +115,12 @@ class ConfigReader {
     if (next() == '[') return failed(std::string("sections are not supported; ") + kLines);
     const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_name_part);
     const auto length = static_cast<std::size_t>(end - rest_.begin());
-    ConfigEntry entry{std::string(take_bytes(length)), {}, line};
+    ConfigEntry entry{std::string(take_bytes(length)), {}, line, false};
     pass_space();
     if (length == 0 || !take('=')) return failed(std::string("expected NAME = VALUE; ") + kLines);
     pass_space();
-    Result<void> read = take('[') ? read_list(entry.values) : read_value(entry.values);
+    entry.is_list = take('[');
+    Result<void> read = entry.is_list ? read_list(entry.values) : read_value(entry.values);
     if (read && !pass_to_end())
       read = failed("unexpected text after the value; " + std::string(kQuotes));
     if (!read) return named(read.error(), entry.name);

@@ -20,12 +20,12 @@
 
 namespace drun {
 
-// `preflight = true`: "true"; 0x10: "16"; 1_000.50: "1000.50". A list has several values, or none
-// if it is empty.
+// `preflight = true`: "true"; 0x10: "16"; 1_000.50: "1000.50". A list has any number of values.
 struct ConfigEntry {
   std::string name{};
   std::vector<std::string> values{};
   int line = 0;  // starts at 1
+  bool is_list = false;
   bool operator==(const ConfigEntry&) const = default;
 };
 

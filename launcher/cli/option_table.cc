@@ -146,6 +146,9 @@ Result<void> OptionTable::take(const ConfigEntry& entry) {
     take_flag(*option, source, value == "true");
   } else if (option->may_be_repeated()) {
     for (const std::string& value : entry.values) take_value(*option, source, value);
+  } else if (entry.is_list && option->set_words) {
+    sources_.emplace(option->name(), source);
+    option->set_words(entry.values);
   } else {
     take_value(*option, source, joined(entry.values, ","));
   }

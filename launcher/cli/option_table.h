@@ -67,6 +67,9 @@ class OptionTable {
              const char* text, OptionTraits traits = {}) {
     value<T>(
         names, [&field](T parsed) { field = std::move(parsed); }, read, type, text, traits);
+    // The elements of a list in the file are the words as they are.
+    if constexpr (std::is_same_v<T, Words>)
+      options_.back().set_words = [&field](const Words& words) { field = words; };
   }
 
   template <typename T, typename Set>
@@ -100,12 +103,14 @@ class OptionTable {
   std::vector<OptionSyntax> syntax() const;  // all, including hidden ones
 
  private:
+  using Words = std::vector<std::string>;
   using Setter = std::function<Result<void>(std::string_view value)>;
   using Target = std::variant<bool*, std::vector<std::string>*, Setter>;
 
   struct Option {
     OptionSyntax syntax;
     Target target;
+    std::function<void(const Words& words)> set_words{};  // of an option whose value is words
 
     std::string_view name() const { return syntax.name; }
     bool is_flag() const { return target.index() == 0; }

@@ -16,7 +16,8 @@ This page is generated from drun's table of options by `tests/gate/options_page.
 
 Options may be written with `-` or `_`, and may be abbreviated while they are unambiguous. Most options can also be set by a variable
 (`PET_NNODES=3` for `--nnodes=3`) or by a line of a TOML file that `--config` names (`nnodes = 3`). The command line takes precedence,
-then the variable, then the file. Options come before the program; words after it are its own arguments.
+then the variable, then the file. Options come before the program; words after it are its own arguments. In the file, a value that
+consists of several parts may also be a list: `ssh-args = ["-p", "22"]`, `redirects = ["0:3", "1:2"]`.
 """
 COMMANDS = {
     "drun doctor": "Takes the options above as well. See [check machines](../guide/doctor.md).",

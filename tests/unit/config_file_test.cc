@@ -29,8 +29,8 @@ TEST_CASE("a configuration file contains names, values and comments") {
   REQUIRE(entries);
   CHECK(*entries == std::vector<ConfigEntry>{{"nnodes", {"1:4"}, 3},
                                              {"nproc-per-node", {"8"}, 4},
-                                             {"filter", {"0", "2"}, 5},
-                                             {"tee", {"0:1", "1:2"}, 6},
+                                             {"filter", {"0", "2"}, 5, true},
+                                             {"tee", {"0:1", "1:2"}, 6, true},
                                              {"last_one", {"true"}, 11}});
   for (const char* empty : {"", "\n", "# no more", " \t\r\n#\n"})
     CHECK(parse_config(empty).value().empty());

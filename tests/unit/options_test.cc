@@ -382,6 +382,17 @@ TEST_CASE("numbers, strings and lists in a file mean the same as on the command 
                               "--redirects=0:1,1:2", "--export=A", "--export=B=1", "p"}));
 }
 
+TEST_CASE("a list of words in a file has its elements as they are") {
+  const ConfigFile file(
+      "wrap = [\"gdb\", \"-ex\", \"print a, b\"]\nssh-args = [\"-p\", \"22\"]\n"
+      "duplicate-stdout-filters = [\"a,b\", \"c\"]\npreload = \"torch,numpy\"\n");
+  const Options options = unsourced({"--config", file.path(), "p"});
+  CHECK(options.wrap == Words{"gdb", "-ex", "print a, b"});
+  CHECK(options.hosts.ssh_args == Words{"-p", "22"});
+  CHECK(options.duplicate_stdout_filters == Words{"a,b", "c"});
+  CHECK(options.preload == Words{"torch", "numpy"});
+}
+
 TEST_CASE("options from a file are passed to the agents on other hosts") {
   const ConfigFile file("hosts = [\"a\", \"b\"]\nmax-restarts = 3\npreflight = true\n");
   const auto plan = test::host_plan_of({"--config", file.path(), "./p"}, test::desk_with());
