@@ -113,8 +113,8 @@ Result<void> settle_local_nodes(HostPlan& plan, const Options& options, const Ho
     const std::optional<int> port = host.free_port ? host.free_port() : std::nullopt;
     if (!port)
       return Error{ErrorCode::System,
-                   "--local-nodes: no free TCP port on 127.0.0.1; see whether "
-                   "the loopback interface is up"};
+                   "--local-nodes: no free TCP port on 127.0.0.1; see whether the loopback "
+                   "interface has this address (ip addr add 127.0.0.1/8 dev lo)"};
     plan.local_ports.push_back(*port);
   }
   return {};

@@ -91,6 +91,8 @@ Error cannot_listen(std::uint16_t port, const std::string& option, int error_num
     remedy = "; another run on this machine? choose another " + option;
   if (error_number == EACCES)
     remedy = "; ports below 1024 need privileges, choose another " + option;
+  if (error_number == EADDRNOTAVAIL)
+    remedy = "; 127.0.0.1 is missing, and ::1 alone is not enough: ip addr add 127.0.0.1/8 dev lo";
   return Error{ErrorCode::System,
                "cannot listen on " + which + ": " + system_message(error_number) + remedy};
 }

@@ -38,6 +38,19 @@ TEST_CASE("a job runs where standard input, output or error is closed") {
   }
 }
 
+TEST_CASE("without the address 127.0.0.1 a job does not start and names the remedy") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can make a network namespace");
+    return;
+  }
+  const std::string script =
+      "ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec \"$0\" true";
+  const Ended ended = run({.argv = {"unshare", "--net", "sh", "-c", script, drun_program()}});
+  CHECK(ended.code == 125);
+  CHECK_THAT(ended.err, ContainsSubstring("127.0.0.1 is missing") &&
+                            ContainsSubstring("ip addr add 127.0.0.1/8 dev lo"));
+}
+
 TEST_CASE("workers get torchrun's variables in addition to drun's environment") {
   TemporaryDirectory directory;
   const int port = free_port();
