@@ -30,6 +30,13 @@ inline std::vector<std::string_view> lines_of(std::string_view text) {
   return text.empty() ? std::vector<std::string_view>() : split(text, '\n');
 }
 
+// Changes only ASCII letters.
+inline std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return lower;
+}
+
 // Removes the first word from `text` and returns it; empty if there is none.
 inline std::string_view next_word(std::string_view& text, std::string_view blanks = kBlanks) {
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));

@@ -51,7 +51,7 @@ void declare_job(OptionTable& table, Options& options) {
               "connect to etcd]");
   table.value("-n,--np", options.hosts.np, parse_positive, "N",
               "total number of workers, on --hosts or on this machine", kMpirunOption);
-  table.value("--engine", options.engine, parse_engine, "auto|none",
+  table.value("--engine", options.engine, parse_word<kEngineWords>, "auto|none",
               "take values that are not given from Slurm, an MPI launcher, Kubernetes, PBS or LSF "
               "[default: auto]",
               kDrunOption);
@@ -168,7 +168,8 @@ void declare_survival(OptionTable& table, Options& options) {
               "a newer file in DIR (up to three directories deep) counts as progress of the job: "
               "failures after it are no startup failures",
               kDrunOption);
-  table.value("--rank-order", options.rank_order, parse_rank_order, "natural|arrival|endpoint",
+  table.value("--rank-order", options.rank_order, parse_word<kRankOrderWords>,
+              "natural|arrival|endpoint",
               "order of nodes in an elastic job. natural: node2 before node10; arrival: as they "
               "joined; endpoint: the endpoint's node first, then natural if all names have "
               "numbers, or else arrival [default: endpoint]",
@@ -208,7 +209,7 @@ void declare_program(OptionTable& table, Options& options) {
               kMpirunOption);
   table.value("--separator", options.separator, parse_separator, "WORD",
               "separate programs by WORD instead of a colon", kOwnWithoutVariable);
-  table.value("--stdin", options.stdin_source, parse_stdin, "none|rank0",
+  table.value("--stdin", options.stdin_source, parse_word<kStdinWords>, "none|rank0",
               "which worker reads drun's standard input [default: none; under the name torchrun, "
               "all workers inherit it]",
               kDrunOption);
@@ -220,7 +221,7 @@ void declare_program(OptionTable& table, Options& options) {
               "end the job if the modules of --preload are not imported after S seconds "
               "[default: 600]",
               kDrunOption);
-  table.value("--store", options.store, parse_store, "agent|worker",
+  table.value("--store", options.store, parse_word<kStoreWords>, "agent|worker",
               "server of the TCPStore on the master port: drun, or the program's rank 0. With "
               "worker, the nodes meet at --rdzv-endpoint, port 29400 [default: agent]",
               kDrunOption);
@@ -232,18 +233,18 @@ void declare_program(OptionTable& table, Options& options) {
 
 void declare_placement(OptionTable& table, Options& options) {
   table.group("Placement (docs/reference/placement.md)");
-  table.value("--bind-to", options.bind_to, parse_bind_to, "none|core|socket|numa|gpu",
+  table.value("--bind-to", options.bind_to, parse_word<kBindToWords>, "none|core|socket|numa|gpu",
               "bind each worker to one core, to that core's socket or NUMA node, or to the NUMA "
               "node of its GPUs [default: none]",
               {.is_torchruns = false, .has_variable = true, .may_have_one_dash = true});
-  table.value("--numa-binding", options.numa_binding, parse_numa_binding,
+  table.value("--numa-binding", options.numa_binding, parse_word<kNumaBindingWords>,
               "node|socket|exclusive|core-complex",
               "bind each worker near the GPU with the number of its local rank: to the NUMA node, "
               "the socket, its share of the node's cores, or a core complex",
               kTorchrunWithoutVariable);
-  table.value("--bind-memory", options.bind_memory, parse_memory_policy, "none|prefer|strict",
-              "whether a bound worker allocates memory on its NUMA nodes [default: prefer]",
-              kDrunOption);
+  table.value(
+      "--bind-memory", options.bind_memory, parse_word<kMemoryPolicyWords>, "none|prefer|strict",
+      "whether a bound worker allocates memory on its NUMA nodes [default: prefer]", kDrunOption);
   table.value("--gpus-per-worker", options.gpus_per_worker, parse_positive, "N",
               "give each worker N GPUs in CUDA_VISIBLE_DEVICES", kDrunOption);
   table.value("--omp-threads", options.omp_threads, parse_omp_threads, "N|auto",
@@ -260,7 +261,7 @@ void declare_placement(OptionTable& table, Options& options) {
 
 void declare_output(OptionTable& table, Options& options) {
   table.group("Output (docs/reference/output.md). SPEC: 0 none, 1 stdout, 2 stderr, 3 both");
-  table.value("--output", options.output, parse_output, "lines|labelled|json|raw",
+  table.value("--output", options.output, parse_word<kOutputWords>, "lines|labelled|json|raw",
               "lines: whole lines; labelled: with the worker's label first; json: one object per "
               "line, all on stdout; raw: workers write to drun's own descriptors [default: lines; "
               "labelled with --hosts or --gather-logs]",
@@ -297,7 +298,7 @@ void declare_end(OptionTable& table, Options& options) {
               "signals that stop the job [default: SIGTERM,SIGINT,SIGHUP,SIGQUIT]");
   table.value("--shutdown-timeout", options.shutdown_timeout, parse_seconds, "S",
               "seconds from SIGTERM to SIGKILL when workers are stopped [default: 30]");
-  table.value("--leftovers", options.leftovers, parse_leftovers, "wait|kill|keep",
+  table.value("--leftovers", options.leftovers, parse_word<kLeftoverWords>, "wait|kill|keep",
               "processes that still run when every worker has returned 0. wait: terminate them "
               "after --shutdown-timeout; kill: terminate them at once; keep: leave them running "
               "[default: wait; keep under the name torchrun]",
@@ -322,7 +323,7 @@ void declare_end(OptionTable& table, Options& options) {
               "serve HTTP: /metrics (Prometheus), /status, /livez, /readyz [default address: "
               "127.0.0.1]",
               kDrunOption);
-  table.value("--exit-code", options.exit_code, parse_exit_code_style, "drun|torchrun",
+  table.value("--exit-code", options.exit_code, parse_word<kExitCodeWords>, "drun|torchrun",
               "torchrun: exit with 1 after every failure [default: drun]", kDrunOption);
 }
 
@@ -354,22 +355,18 @@ void declare_drun(OptionTable& table, Options& options) {
   table.value<std::string>(
       "--config", [](const std::string&) {}, parse_text, "FILE", "read options from a TOML file",
       kOwnOnCommandLine);
-  table.value("--log-level", options.log_level, parse_log_level, "debug|info|warning|error",
+  table.value("--log-level", options.log_level, parse_word<kLogLevelWords>,
+              "debug|info|warning|error",
               "level of drun's own log lines [default: LOGLEVEL, or info]", kDrunOption);
 }
 
-Result<Shell> parse_shell(std::string_view text) {
-  if (text == "bash") return Shell::Bash;
-  if (text == "zsh") return Shell::Zsh;
-  if (text == "tcsh") return Shell::Tcsh;
-  if (text == "fish") return Shell::Fish;
-  return Error{ErrorCode::Usage, "expected one of bash, zsh, tcsh, fish"};
-}
+constexpr OptionWord<Shell> kShellWords[] = {
+    {"bash", Shell::Bash}, {"zsh", Shell::Zsh}, {"tcsh", Shell::Tcsh}, {"fish", Shell::Fish}};
 
 void declare_printed(OptionTable& table, Printed& printed) {
-  table.value("--print-completion", printed.completion, parse_shell, "bash|zsh|tcsh|fish",
-              "print a script that completes drun's command lines in this shell",
-              kTorchrunOnCommandLine);
+  table.value(
+      "--print-completion", printed.completion, parse_word<kShellWords>, "bash|zsh|tcsh|fish",
+      "print a script that completes drun's command lines in this shell", kTorchrunOnCommandLine);
   table.flag("--version", printed.version, "print the version", kOwnOnCommandLine);
   table.flag("-h,--help", printed.help, "print the common options", kTorchrunOnCommandLine);
   table.flag("--help-all", printed.help_all, "print all options", kOwnOnCommandLine);

@@ -4,21 +4,18 @@
 #include <regex.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "agent/diagnosis/diagnosis.h"
-#include "launcher/base/text.h"
 #include "rendezvous/base/signal_names.h"
 #include "rendezvous/base/text.h"
 
@@ -45,54 +42,10 @@ Result<int> integer(std::string_view text, Range range, std::string_view what) {
              std::to_string(range.low) + " to " + std::to_string(range.high));
 }
 
-template <typename T>
-struct Word {
-  std::string_view word;
-  T value;
-};
-
-// The first word of a value is its name; the others are synonyms.
-template <typename T>
-using WordList = std::span<const Word<T>>;
-
-template <typename T>
-Result<T> one_of(std::string_view text, WordList<T> words) {
-  std::string lower(trimmed(text));
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  for (const Word<T>& each : words)
-    if (each.word == lower) return each.value;
-  return bad("expected one of " + joined(words, ", ", &Word<T>::word));
-}
-
-template <typename T>
-Result<T> one_of(std::string_view text, std::initializer_list<Word<T>> words) {
-  return one_of<T>(text, WordList<T>(words.begin(), words.size()));
-}
-
-template <typename T>
-std::string_view name_in(std::type_identity_t<WordList<T>> words, T value) {
-  for (const Word<T>& each : words)
-    if (each.value == value) return each.word;
-  return "";
-}
-
-// The values that a plan shows again.
-constexpr Word<OutputMode> kOutputModes[] = {{"lines", OutputMode::Lines},
-                                             {"labelled", OutputMode::Labeled},
-                                             {"json", OutputMode::Json},
-                                             {"raw", OutputMode::Raw}};
-constexpr Word<LeftoverPolicy> kLeftovers[] = {
-    {"wait", LeftoverPolicy::Wait}, {"kill", LeftoverPolicy::Kill}, {"keep", LeftoverPolicy::Keep}};
-constexpr Word<StdinSource> kStdinSources[] = {{"none", StdinSource::DevNull},
-                                               {"rank0", StdinSource::Rank0}};
-constexpr Word<BindTo> kBindTo[] = {{"none", BindTo::None},     {"core", BindTo::Core},
-                                    {"socket", BindTo::Socket}, {"numa", BindTo::Numa},
-                                    {"gpu", BindTo::GpuNode},   {"package", BindTo::Socket}};
-constexpr Word<BindTo> kNumaBindings[] = {{"node", BindTo::GpuNode},
-                                          {"socket", BindTo::GpuSocket},
-                                          {"exclusive", BindTo::GpuExclusive},
-                                          {"core-complex", BindTo::GpuCoreComplex}};
+constexpr OptionWord<Device> kDeviceWords[] = {
+    {"auto", Device::Auto}, {"cpu", Device::Cpu}, {"gpu", Device::Gpu}, {"xpu", Device::Xpu}};
+constexpr OptionWord<MapBy::Order> kMapByWords[] = {{"slot", MapBy::Order::Slot},
+                                                    {"node", MapBy::Order::Node}};
 
 std::vector<std::string_view> trimmed_parts(std::string_view text, char separator) {
   std::vector<std::string_view> parts = split(text, separator);
@@ -161,9 +114,7 @@ Result<LocalNodes> parse_local_nodes(std::string_view text) {
 }
 
 Result<WorkerCount> parse_workers(std::string_view text) {
-  const Result<Device> device = one_of<Device>(
-      text,
-      {{"auto", Device::Auto}, {"cpu", Device::Cpu}, {"gpu", Device::Gpu}, {"xpu", Device::Xpu}});
+  const Result<Device> device = parse_word<kDeviceWords>(text);
   if (device) return WorkerCount(*device);
   const Result<int> count = integer(text, {1, kMostWorkers}, "workers");
   if (count) return WorkerCount(*count);
@@ -305,61 +256,9 @@ Result<bool> parse_switch(std::string_view text) {
   return *value != 0;
 }
 
-std::string_view option_word(OutputMode mode) { return name_in(kOutputModes, mode); }
-std::string_view option_word(LeftoverPolicy policy) { return name_in(kLeftovers, policy); }
-std::string_view option_word(StdinSource source) { return name_in(kStdinSources, source); }
-std::string_view bind_to_word(BindTo bind_to) { return name_in(kBindTo, bind_to); }
-std::string_view numa_binding_word(BindTo bind_to) { return name_in(kNumaBindings, bind_to); }
-
-Result<StoreHost> parse_store(std::string_view text) {
-  return one_of<StoreHost>(text, {{"agent", StoreHost::Agent}, {"worker", StoreHost::Worker}});
-}
-
-Result<OutputMode> parse_output(std::string_view text) {
-  return one_of<OutputMode>(text, kOutputModes);
-}
-
-Result<LeftoverPolicy> parse_leftovers(std::string_view text) {
-  return one_of<LeftoverPolicy>(text, kLeftovers);
-}
-
-Result<StdinSource> parse_stdin(std::string_view text) {
-  return one_of<StdinSource>(text, kStdinSources);
-}
-
-Result<ExitCodeStyle> parse_exit_code_style(std::string_view text) {
-  return one_of<ExitCodeStyle>(
-      text, {{"drun", ExitCodeStyle::Drun}, {"torchrun", ExitCodeStyle::Torchrun}});
-}
-
-Result<EngineChoice> parse_engine(std::string_view text) {
-  return one_of<EngineChoice>(text, {{"auto", EngineChoice::Auto}, {"none", EngineChoice::None}});
-}
-
 Result<DryRun> parse_dry_run(std::string_view text) {
   if (text.empty()) return DryRun::Text;  // --dry-run without a value
-  return one_of<DryRun>(text, {{"text", DryRun::Text}, {"json", DryRun::Json}});
-}
-
-Result<LogLevel> parse_log_level(std::string_view text) {
-  return one_of<LogLevel>(text, {{"debug", LogLevel::Debug},
-                                 {"info", LogLevel::Info},
-                                 {"warning", LogLevel::Warning},
-                                 {"error", LogLevel::Error},
-                                 {"warn", LogLevel::Warning},
-                                 {"critical", LogLevel::Error}});
-}
-
-Result<BindTo> parse_bind_to(std::string_view text) { return one_of<BindTo>(text, kBindTo); }
-
-Result<BindTo> parse_numa_binding(std::string_view text) {
-  return one_of<BindTo>(text, kNumaBindings);
-}
-
-Result<MemoryPolicy> parse_memory_policy(std::string_view text) {
-  return one_of<MemoryPolicy>(text, {{"none", MemoryPolicy::None},
-                                     {"prefer", MemoryPolicy::Prefer},
-                                     {"strict", MemoryPolicy::Strict}});
+  return parse_word<kDryRunWords>(text);
 }
 
 Result<int> parse_positive(std::string_view text) {
@@ -414,8 +313,7 @@ Result<std::vector<std::string>> parse_command(std::string_view text) {
 }
 
 Result<MapBy> parse_map_by(std::string_view text) {
-  const Result<MapBy::Order> order =
-      one_of<MapBy::Order>(text, {{"slot", MapBy::Order::Slot}, {"node", MapBy::Order::Node}});
+  const Result<MapBy::Order> order = parse_word<kMapByWords>(text);
   if (order) return MapBy{.order = *order, .per_node = std::nullopt};
   const std::vector<std::string_view> parts = trimmed_parts(text, ':');
   if (parts.size() == 3 && parts[0] == "ppr" && parts[2] == "node") {
@@ -449,40 +347,23 @@ std::optional<milliseconds> time_span(std::string_view text) {
   return std::min(*number * (unit == kUnits.npos ? 1 : kSeconds[unit]), kLongestTime);
 }
 
-std::optional<long> clock_part(std::string_view text) {
-  constexpr std::size_t kMostDigits = 6;
-  if (text.empty() || text.size() > kMostDigits) return std::nullopt;
-  long number = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    number = 10 * number + (c - '0');
-  }
-  return number;
-}
-
 // "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS".
 std::optional<milliseconds> clock_span(std::string_view text) {
-  std::vector<long> parts;  // hours, minutes, seconds
-  long days = 0;
   const std::size_t dash = text.find('-');
-  if (dash != text.npos) {
-    const std::optional<long> number = clock_part(text.substr(0, dash));
-    if (!number) return std::nullopt;
-    days = *number;
-    text.remove_prefix(dash + 1);
+  const bool has_days = dash != text.npos;
+  std::vector<std::string_view> parts = split(has_days ? text.substr(dash + 1) : text, ':');
+  if (parts.size() > 3 || (!has_days && parts.size() != 3)) return std::nullopt;
+  parts.insert(parts.begin(), has_days ? text.substr(0, dash) : "0");
+  std::array<long, 4> numbers{};  // days, hours, minutes, seconds
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::optional<long> number = whole_number<long>(parts[i]);
+    const long most = i < 2 ? 999'999 : 59;
+    if (!number || *number < 0 || *number > most) return std::nullopt;
+    numbers.at(i) = *number;
   }
-  while (true) {
-    const std::size_t colon = text.find(':');
-    const std::optional<long> number = clock_part(text.substr(0, colon));
-    if (!number || (!parts.empty() && *number > 59)) return std::nullopt;
-    parts.push_back(*number);
-    if (colon == text.npos) break;
-    text.remove_prefix(colon + 1);
-  }
-  if (parts.size() > 3 || (dash == text.npos && parts.size() != 3)) return std::nullopt;
-  parts.resize(3);
-  return std::min<milliseconds>(std::chrono::hours(24 * days + parts[0]) +
-                                    std::chrono::minutes(parts[1]) + std::chrono::seconds(parts[2]),
+  return std::min<milliseconds>(std::chrono::days(numbers[0]) + std::chrono::hours(numbers[1]) +
+                                    std::chrono::minutes(numbers[2]) +
+                                    std::chrono::seconds(numbers[3]),
                                 kLongestTime);
 }
 
@@ -564,30 +445,18 @@ Result<ExitKinds> parse_exit_kinds(std::string_view text) {
   return kinds;
 }
 
-Result<RankOrder> parse_rank_order(std::string_view text) {
-  return one_of<RankOrder>(text, {{"endpoint", RankOrder::Endpoint},
-                                  {"natural", RankOrder::Natural},
-                                  {"arrival", RankOrder::Arrival}});
-}
-
 namespace {
 
 constexpr std::string_view kByteUnits = "kmgt";
 constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostSizeBytes = std::uint64_t{1} << 50;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
-// The power of 1024 for "GiB" and others; npos if invalid.
+// The power of 1024 for "gib" and others; npos if invalid.
 std::size_t power_of(std::string_view unit) {
-  if (unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b')) return 0;
-  const std::size_t place = kByteUnits.find(lower(unit[0]));
-  unit.remove_prefix(1);
-  if (!unit.empty() && lower(unit[0]) == 'i') {
-    unit.remove_prefix(1);
-    if (unit.empty()) return kByteUnits.npos;
-  }
-  const bool is_whole = unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b');
+  if (unit.empty() || unit == "b") return 0;
+  const std::size_t place = kByteUnits.find(unit[0]);
+  const std::string_view rest = unit.substr(1);
+  const bool is_whole = rest.empty() || rest == "b" || rest == "ib";
   return place == kByteUnits.npos || !is_whole ? kByteUnits.npos : place + 1;
 }
 
@@ -599,7 +468,8 @@ Result<std::size_t> parse_memory_size(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc()) return bad_size();
-  const std::size_t power = power_of(text.substr(static_cast<std::size_t>(end - text.data())));
+  const std::size_t power =
+      power_of(lower_case(text.substr(static_cast<std::size_t>(end - text.data()))));
   if (power == kByteUnits.npos || number > kMostSizeBytes >> (10 * power)) return bad_size();
   const std::uint64_t bytes = number << (10 * power);
   if (bytes < kLeast) return bad_size();

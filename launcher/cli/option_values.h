@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/options.h"
 #include "rendezvous/base/result.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/job/join_spec.h"
 
 namespace drun {
@@ -39,19 +41,9 @@ Result<std::string> parse_pattern(std::string_view text);  // a POSIX extended r
 Result<std::vector<std::string>> parse_words(std::string_view text);  // "A,B"; ",," is a comma
 // "a=1,b=2", also with quotes around the whole text or a value.
 Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text);
-Result<bool> parse_switch(std::string_view text);  // PET_ variables of flags: whole numbers
-Result<StoreHost> parse_store(std::string_view text);
-Result<OutputMode> parse_output(std::string_view text);
-Result<LeftoverPolicy> parse_leftovers(std::string_view text);
-Result<StdinSource> parse_stdin(std::string_view text);
-Result<ExitCodeStyle> parse_exit_code_style(std::string_view text);
-Result<EngineChoice> parse_engine(std::string_view text);
+Result<bool> parse_switch(std::string_view text);     // PET_ variables of flags: whole numbers
 Result<DryRun> parse_dry_run(std::string_view text);  // empty means text
-Result<LogLevel> parse_log_level(std::string_view text);
-Result<BindTo> parse_bind_to(std::string_view text);       // "none", "core", ... "gpu"
-Result<BindTo> parse_numa_binding(std::string_view text);  // "node", ... "core-complex"
-Result<MemoryPolicy> parse_memory_policy(std::string_view text);
-Result<int> parse_positive(std::string_view text);                   // 1 or more
+Result<int> parse_positive(std::string_view text);    // 1 or more
 Result<OmpThreads> parse_omp_threads(std::string_view text);         // "auto", "4"
 Result<std::vector<int>> parse_global_ranks(std::string_view text);  // "0,3"; at least one
 // Splits text into words as a shell does. Handles quotes and backslashes, and expands nothing.
@@ -59,12 +51,67 @@ Result<std::vector<std::string>> parse_command(std::string_view text);
 Result<MapBy> parse_map_by(std::string_view text);            // "slot", "node", "ppr:2:node"
 Result<std::string> parse_logs_specs(std::string_view text);  // only "default"
 
-// The word for a value, as parsed above; empty if it has none.
-std::string_view option_word(OutputMode mode);
-std::string_view option_word(LeftoverPolicy policy);
-std::string_view option_word(StdinSource source);
-std::string_view bind_to_word(BindTo bind_to);
-std::string_view numa_binding_word(BindTo bind_to);
+// --- Options whose value is one of several words
+//
+// The first word of a value is its name; the others are synonyms.
+
+template <typename T>
+struct OptionWord {
+  std::string_view word;
+  T value;
+};
+
+inline constexpr OptionWord<StoreHost> kStoreWords[] = {{"agent", StoreHost::Agent},
+                                                        {"worker", StoreHost::Worker}};
+inline constexpr OptionWord<OutputMode> kOutputWords[] = {{"lines", OutputMode::Lines},
+                                                          {"labelled", OutputMode::Labeled},
+                                                          {"json", OutputMode::Json},
+                                                          {"raw", OutputMode::Raw}};
+inline constexpr OptionWord<LeftoverPolicy> kLeftoverWords[] = {
+    {"wait", LeftoverPolicy::Wait}, {"kill", LeftoverPolicy::Kill}, {"keep", LeftoverPolicy::Keep}};
+inline constexpr OptionWord<StdinSource> kStdinWords[] = {{"none", StdinSource::DevNull},
+                                                          {"rank0", StdinSource::Rank0}};
+inline constexpr OptionWord<ExitCodeStyle> kExitCodeWords[] = {
+    {"drun", ExitCodeStyle::Drun}, {"torchrun", ExitCodeStyle::Torchrun}};
+inline constexpr OptionWord<EngineChoice> kEngineWords[] = {{"auto", EngineChoice::Auto},
+                                                            {"none", EngineChoice::None}};
+inline constexpr OptionWord<DryRun> kDryRunWords[] = {{"text", DryRun::Text},
+                                                      {"json", DryRun::Json}};
+inline constexpr OptionWord<LogLevel> kLogLevelWords[] = {
+    {"debug", LogLevel::Debug}, {"info", LogLevel::Info},    {"warning", LogLevel::Warning},
+    {"error", LogLevel::Error}, {"warn", LogLevel::Warning}, {"critical", LogLevel::Error}};
+inline constexpr OptionWord<BindTo> kBindToWords[] = {
+    {"none", BindTo::None}, {"core", BindTo::Core},   {"socket", BindTo::Socket},
+    {"numa", BindTo::Numa}, {"gpu", BindTo::GpuNode}, {"package", BindTo::Socket}};
+inline constexpr OptionWord<BindTo> kNumaBindingWords[] = {
+    {"node", BindTo::GpuNode},
+    {"socket", BindTo::GpuSocket},
+    {"exclusive", BindTo::GpuExclusive},
+    {"core-complex", BindTo::GpuCoreComplex}};
+inline constexpr OptionWord<MemoryPolicy> kMemoryPolicyWords[] = {{"none", MemoryPolicy::None},
+                                                                  {"prefer", MemoryPolicy::Prefer},
+                                                                  {"strict", MemoryPolicy::Strict}};
+inline constexpr OptionWord<RankOrder> kRankOrderWords[] = {{"endpoint", RankOrder::Endpoint},
+                                                            {"natural", RankOrder::Natural},
+                                                            {"arrival", RankOrder::Arrival}};
+
+// The value of a word of the table, in any case.
+template <const auto& kWords>
+auto parse_word(std::string_view text) -> Result<decltype(kWords[0].value)> {
+  const std::string lower = lower_case(trimmed(text));
+  for (const auto& each : kWords)
+    if (each.word == lower) return each.value;
+  const auto word_of = [](const auto& each) { return each.word; };
+  return Error{ErrorCode::Usage, "expected one of " + joined(kWords, ", ", word_of)};
+}
+
+// The name of a value; empty if it has none.
+template <typename T, std::size_t kCount>
+std::string_view option_word(const OptionWord<T> (&words)[kCount], T value) {
+  for (const OptionWord<T>& each : words)
+    if (each.value == value) return each.word;
+  return "";
+}
 
 // --- Restarts and elastic worlds. Errors as above.
 
@@ -88,7 +135,6 @@ Result<RestartPause> parse_pause(std::string_view text);
 Result<std::chrono::milliseconds> parse_time_limit(std::string_view text);
 Result<SignalBefore> parse_signal_before(std::string_view text);
 Result<ExitKinds> parse_exit_kinds(std::string_view text);  // "1,42,SIGKILL"
-Result<RankOrder> parse_rank_order(std::string_view text);
 
 // 9 for "SIGKILL" and "KILL"; nullopt for an unknown name.
 std::optional<int> signal_number(std::string_view name);

@@ -90,7 +90,8 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     return taken.error();
   if (!options.log_level) {
     if (const auto level = variables("LOGLEVEL"))
-      if (const Result<LogLevel> parsed = parse_log_level(*level)) options.log_level = *parsed;
+      if (const Result<LogLevel> parsed = parse_word<kLogLevelWords>(*level))
+        options.log_level = *parsed;
   }
   if (is_doctor) return Command(doctor_options(std::move(options)));
   return Command(std::move(options));

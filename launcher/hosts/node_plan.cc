@@ -199,7 +199,7 @@ Result<std::variant<Lookups, Plan>> plan_node(const HostPlan& plan, std::size_t 
   };
   Options options = node_options(plan, rank);
   if (!options.log_level) {
-    const auto level = parse_log_level(variable(host, "LOGLEVEL").value_or(""));
+    const auto level = parse_word<kLogLevelWords>(variable(host, "LOGLEVEL").value_or(""));
     if (level) options.log_level = *level;
   }
   Result<Plan> made = make_plan(options, host);

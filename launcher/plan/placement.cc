@@ -15,10 +15,10 @@ namespace {
 
 // As the user wrote it.
 std::string bind_to_option(BindTo bind_to) {
-  return "--bind-to=" + std::string(bind_to_word(bind_to));
+  return "--bind-to=" + std::string(option_word(kBindToWords, bind_to));
 }
 std::string numa_binding_option(BindTo bind_to) {
-  return "--numa-binding=" + std::string(numa_binding_word(bind_to));
+  return "--numa-binding=" + std::string(option_word(kNumaBindingWords, bind_to));
 }
 
 // Valid CUDA_VISIBLE_DEVICES entries for workers. If no GPU is found, the user's list is trusted,

@@ -207,7 +207,7 @@ std::string plan_text(const Plan& plan) {
                                      : programs_text(agent.worker.programs)) +
       preload_text(agent.worker.preload) + wrap_text(agent.worker.wrap) +
       places_text(agent.worker.placements) + "output       " +
-      std::string(option_word(agent.output.mode)) +
+      std::string(option_word(kOutputWords, agent.output.mode)) +
       (agent.output.has_timestamps ? ", with timestamps" : "") +
       (agent.output.gathers ? ", of all nodes on node 0" : "") +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
@@ -261,18 +261,18 @@ std::string plan_json(const Plan& plan) {
       {"preload", agent.worker.preload.modules},
       {"environment", environment},
       {"placement", placement_json(agent.worker.placements)},
-      {"output", Json{{"mode", option_word(agent.output.mode)},
+      {"output", Json{{"mode", option_word(kOutputWords, agent.output.mode)},
                       {"timestamps", agent.output.has_timestamps},
                       {"gathers", agent.output.gathers},
                       {"log_dir", or_null(agent.output.log_dir)},
                       {"streams", streams}}},
       {"stdin", agent.worker.stdin_source == StdinSource::Inherited
                     ? "inherited"
-                    : option_word(agent.worker.stdin_source)},
+                    : option_word(kStdinWords, agent.worker.stdin_source)},
       {"hang_timeout_s",
        agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(in_seconds(agent.hang_timeout))},
       {"shutdown_timeout_s", in_seconds(agent.shutdown_timeout)},
-      {"leftovers", option_word(agent.leftovers)},
+      {"leftovers", option_word(kLeftoverWords, agent.leftovers)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
       {"html_report", or_null(plan.html_report_file)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/programs.h"
 #include "rendezvous/base/text.h"
@@ -288,20 +289,17 @@ void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& notes
       " is the only coordinator, and the job ends if it is lost; list three or five endpoints");
 }
 
-std::string lower_case(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return text;
-}
+// As in torchrun.
+constexpr OptionWord<bool> kYesNoWords[] = {
+    {"1", true},  {"true", true},   {"t", true},  {"yes", true}, {"y", true},
+    {"0", false}, {"false", false}, {"f", false}, {"no", false}, {"n", false}};
 
 Result<std::optional<bool>> is_host_of(const Options& options) {
   const std::optional<std::string> text = rdzv_conf(options, "is_host");
   if (!text) return std::optional<bool>();
-  const std::string word = lower_case(*text);
-  for (const char* yes : {"1", "true", "t", "yes", "y"})
-    if (word == yes) return std::optional(true);
-  for (const char* no : {"0", "false", "f", "no", "n"})
-    if (word == no) return std::optional(false);
-  return usage_error("--rdzv-conf is_host=" + *text, "expected 1 or 0");
+  const Result<bool> is_host = parse_word<kYesNoWords>(*text);
+  if (!is_host) return usage_error("--rdzv-conf is_host=" + *text, "expected 1 or 0");
+  return std::optional(*is_host);
 }
 
 bool is_this_host(const std::string& name, const HostFacts& host) {

@@ -67,19 +67,19 @@ TEST_CASE("a doubled comma stands for a comma in a list of words") {
 }
 
 TEST_CASE("the values of --bind-to and of torchrun's NUMA option are separate") {
-  CHECK(*parse_bind_to("none") == BindTo::None);
-  CHECK(*parse_bind_to("CORE") == BindTo::Core);
-  CHECK(*parse_bind_to("socket") == BindTo::Socket);
-  CHECK(*parse_bind_to("numa") == BindTo::Numa);
-  CHECK(*parse_bind_to("gpu") == BindTo::GpuNode);
-  CHECK(*parse_numa_binding("node") == BindTo::GpuNode);
-  CHECK(*parse_numa_binding("socket") == BindTo::GpuSocket);
-  CHECK(*parse_numa_binding("exclusive") == BindTo::GpuExclusive);
-  CHECK(*parse_numa_binding("core-complex") == BindTo::GpuCoreComplex);
-  CHECK(parse_bind_to("cores").error().message ==
+  CHECK(*parse_word<kBindToWords>("none") == BindTo::None);
+  CHECK(*parse_word<kBindToWords>("CORE") == BindTo::Core);
+  CHECK(*parse_word<kBindToWords>("socket") == BindTo::Socket);
+  CHECK(*parse_word<kBindToWords>("numa") == BindTo::Numa);
+  CHECK(*parse_word<kBindToWords>("gpu") == BindTo::GpuNode);
+  CHECK(*parse_word<kNumaBindingWords>("node") == BindTo::GpuNode);
+  CHECK(*parse_word<kNumaBindingWords>("socket") == BindTo::GpuSocket);
+  CHECK(*parse_word<kNumaBindingWords>("exclusive") == BindTo::GpuExclusive);
+  CHECK(*parse_word<kNumaBindingWords>("core-complex") == BindTo::GpuCoreComplex);
+  CHECK(parse_word<kBindToWords>("cores").error().message ==
         "expected one of none, core, socket, numa, gpu, package");
-  CHECK_FALSE(parse_numa_binding("core"));
-  CHECK_FALSE(parse_memory_policy("bind"));
+  CHECK_FALSE(parse_word<kNumaBindingWords>("core"));
+  CHECK_FALSE(parse_word<kMemoryPolicyWords>("bind"));
 }
 
 TEST_CASE("threads are a number or auto, and ranks are a list") {

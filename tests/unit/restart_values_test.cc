@@ -37,10 +37,10 @@ TEST_CASE("a pause has an initial and a maximum length") {
 }
 
 TEST_CASE("rank orders have three names") {
-  CHECK(*parse_rank_order("endpoint") == RankOrder::Endpoint);
-  CHECK(*parse_rank_order("natural") == RankOrder::Natural);
-  CHECK(*parse_rank_order("arrival") == RankOrder::Arrival);
-  CHECK_FALSE(parse_rank_order("random"));
+  CHECK(*parse_word<kRankOrderWords>("endpoint") == RankOrder::Endpoint);
+  CHECK(*parse_word<kRankOrderWords>("natural") == RankOrder::Natural);
+  CHECK(*parse_word<kRankOrderWords>("arrival") == RankOrder::Arrival);
+  CHECK_FALSE(parse_word<kRankOrderWords>("random"));
 }
 
 TEST_CASE("a time limit is seconds, a number with a unit, or a time in Slurm's format") {
