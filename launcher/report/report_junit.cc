@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "agent/diagnosis/error_text.h"
@@ -19,36 +22,21 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-struct DecodedCharacter {
-  std::uint32_t character = 0;
-  std::size_t bytes = 1;
-  bool is_valid = false;
-};
+constexpr std::pair<char, std::string_view> kXmlEscapes[] = {{'&', "&amp;"},  {'<', "&lt;"},
+                                                             {'>', "&gt;"},   {'"', "&quot;"},
+                                                             {'\'', "&#39;"}, {'\r', "&#13;"}};
 
-// Decodes the first character of `text`, which must not be empty. Overlong forms and surrogates are
-// invalid.
-DecodedCharacter decode(std::string_view text) {
-  const auto byte = [text](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : std::uint32_t{0};
-  };
-  const std::uint32_t lead = byte(0);
-  if (lead < 0x80) return {lead, 1, true};
-  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4) return {};
-  std::uint32_t character = lead & (0x7fU >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80U) return {};
-    character = character << 6 | (byte(i) & 0x3fU);
-  }
-  const bool is_overlong = (bytes == 3 && character < 0x800) || (bytes == 4 && character < 0x10000);
-  if (is_overlong || (character >= 0xd800 && character < 0xe000) || character > 0x10ffff) return {};
-  return {character, bytes, true};
+std::string as_utf8(std::string_view text) {
+  using nlohmann::json;
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-// XML 1.0, production 2, without further control characters. `text` begins with the character.
-bool is_xml_character(std::uint32_t character, std::string_view text) {
-  if (character == '\n' || character == '\r') return true;
-  return control_size(text) == 0 && character != 0xfffe && character != 0xffff;
+// Bytes of the character that UTF-8 text begins with if XML 1.0 does not allow it (production 2) or
+// it is another control character; otherwise 0.
+std::size_t forbidden_size(std::string_view text) {
+  if (text.starts_with('\n') || text.starts_with('\r')) return 0;
+  const bool is_noncharacter = text.starts_with("\xef\xbf\xbe") || text.starts_with("\xef\xbf\xbf");
+  return is_noncharacter ? 3 : control_size(text);
 }
 
 std::string seconds(std::chrono::milliseconds duration) {
@@ -150,28 +138,21 @@ std::string faults_of(const Outcome& outcome) {
 }  // namespace
 
 std::string xml_text(std::string_view text) {
+  const std::string whole = as_utf8(text);
   std::string escaped;
-  escaped.reserve(text.size());
-  while (!text.empty()) {
-    const DecodedCharacter next = decode(text);
-    if (!next.is_valid || !is_xml_character(next.character, text)) {
+  escaped.reserve(whole.size());
+  for (std::string_view rest = whole; !rest.empty();) {
+    const std::size_t forbidden = forbidden_size(rest);
+    const auto* const escape =
+        std::find_if(std::begin(kXmlEscapes), std::end(kXmlEscapes),
+                     [&rest](const auto& each) { return each.first == rest.front(); });
+    if (forbidden > 0)
       escaped += kReplacement;
-    } else if (next.character == '&') {
-      escaped += "&amp;";
-    } else if (next.character == '<') {
-      escaped += "&lt;";
-    } else if (next.character == '>') {
-      escaped += "&gt;";
-    } else if (next.character == '"') {
-      escaped += "&quot;";
-    } else if (next.character == '\'') {
-      escaped += "&#39;";
-    } else if (next.character == '\r') {
-      escaped += "&#13;";
-    } else {
-      escaped += text.substr(0, next.bytes);
-    }
-    text.remove_prefix(next.bytes);
+    else if (escape != std::end(kXmlEscapes))
+      escaped += escape->second;
+    else
+      escaped += rest.front();
+    rest.remove_prefix(std::max<std::size_t>(forbidden, 1));
   }
   return escaped;
 }
