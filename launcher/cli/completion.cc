@@ -237,14 +237,11 @@ std::string tcsh_script(std::string_view name, std::span<const CommandSyntax> co
 std::vector<std::string> choices_of(std::string_view type) {
   std::vector<std::string> words;
   if (type.find('|') == type.npos) return words;
-  for (std::size_t begin = 0; begin <= type.size();) {
-    const std::size_t end = std::min(type.find('|', begin), type.size());
-    const std::string_view word = type.substr(begin, end - begin);
+  for (const std::string_view word : split(type, '|')) {
     const bool is_literal = !word.empty() && std::none_of(word.begin(), word.end(), [](char c) {
       return std::isupper(static_cast<unsigned char>(c)) != 0;
     });
     if (is_literal) words.emplace_back(word);
-    begin = end + 1;
   }
   return words;
 }
@@ -254,29 +251,11 @@ Completion complete(WordSpan words, std::span<const CommandSyntax> commands) {
 }
 
 std::string completion_lines(const Completion& completion) {
-  std::string text;
-  if (completion.program) {
-    text = ":program " + std::to_string(*completion.program);
-  } else {
-    switch (completion.more) {
-      case More::Files:
-        text = ":files";
-        break;
-      case More::Directories:
-        text = ":directories";
-        break;
-      case More::Programs:
-        text = ":programs";
-        break;
-      case More::Hosts:
-        text = ":hosts";
-        break;
-      case More::Nothing:
-      case More::Jobs:
-        text = ":nothing";
-        break;
-    }
-  }
+  // In the order of More; the jobs are among the candidates.
+  constexpr std::array kDirectives{":nothing",  ":files", ":directories",
+                                   ":programs", ":hosts", ":nothing"};
+  std::string text = completion.program ? ":program " + std::to_string(*completion.program)
+                                        : kDirectives.at(static_cast<std::size_t>(completion.more));
   text += '\n';
   for (const Completion::Candidate& candidate : completion.candidates) {
     text += candidate.word;

@@ -49,9 +49,8 @@ bool is_list(std::string_view text) { return text.find_first_of(",-") != text.np
 std::optional<int> size_of_list(std::string_view text) {
   std::vector<Span> spans;
   std::set<std::string_view> names;
-  for (;;) {
-    const std::size_t comma = text.find(',');
-    const std::string_view entry = trimmed(text.substr(0, comma));
+  for (const std::string_view part : split(text, ',')) {
+    const std::string_view entry = trimmed(part);
     if (is_name(entry)) {
       names.insert(entry);
     } else if (const auto span = span_of(entry)) {
@@ -59,8 +58,6 @@ std::optional<int> size_of_list(std::string_view text) {
     } else {
       return std::nullopt;
     }
-    if (comma == text.npos) break;
-    text.remove_prefix(comma + 1);
   }
   const std::int64_t count = numbers_in(std::move(spans)) + static_cast<std::int64_t>(names.size());
   return count > kMostCount ? std::nullopt : std::optional(static_cast<int>(count));

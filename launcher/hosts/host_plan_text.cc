@@ -64,7 +64,7 @@ Json program_json(const ProgramOptions& program) {
 
 std::string workers_text(const HostNode& node) {
   if (!node.workers) return "number of workers counted on the host";
-  return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
+  return counted(*node.workers, "worker");
 }
 
 std::string meeting_of(const HostPlan& plan) {

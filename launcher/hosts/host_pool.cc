@@ -209,10 +209,11 @@ Result<void> add_line(Builder& builder, std::string_view raw) {
   return {};
 }
 
-// "node01, node02, ...".
-std::string names_text(const Pool& pool) {
+// "node01, node02, ...", with the text of each host.
+template <typename TextOf>
+std::string first_hosts(const Pool& pool, TextOf text_of) {
   const std::span shown(pool.data(), std::min(pool.size(), kMostShownHosts));
-  return joined(shown, ", ", &PoolHost::name) + (shown.size() < pool.size() ? ", ..." : "");
+  return joined(shown, ", ", text_of) + (shown.size() < pool.size() ? ", ..." : "");
 }
 
 // Devices by host name; an empty set selects the whole host.
@@ -245,7 +246,8 @@ Result<Choice> parse_choice(const Pool& pool, std::string_view text) {
       const auto host = std::find_if(pool.begin(), pool.end(),
                                      [&](const PoolHost& each) { return each.name == name; });
       if (host == pool.end())
-        return bad("\"" + name + "\" is not one of the hosts, which are " + names_text(pool));
+        return bad("\"" + name + "\" is not one of the hosts, which are " +
+                   first_hosts(pool, &PoolHost::name));
       if (host->slots && !devices.empty() && *devices.rbegin() >= *host->slots)
         return bad("\"" + name + "\" has " + std::to_string(*host->slots) +
                    " slots, so no device " + std::to_string(*devices.rbegin()) +
@@ -330,12 +332,8 @@ std::int64_t all_slots(const Pool& pool) {
 
 // "node01 4, node02 4".
 std::string slots_text(const Pool& pool) {
-  std::string text;
-  for (std::size_t i = 0; i < pool.size(); ++i) {
-    if (i == kMostShownHosts) return text + ", ...";
-    text += (i == 0 ? "" : ", ") + pool[i].name + " " + std::to_string(slots_of(pool[i]));
-  }
-  return text;
+  return first_hosts(
+      pool, [](const PoolHost& host) { return host.name + " " + std::to_string(slots_of(host)); });
 }
 
 Error too_many(const Pool& pool, int np) {

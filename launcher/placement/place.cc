@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "launcher/base/text.h"
 #include "launcher/base/words.h"
 
 namespace drun {
@@ -303,23 +304,14 @@ std::vector<int> fair_threads(const Topology& topology, const std::vector<Worker
 
 std::string placement_text(const WorkerPlacement& placement) {
   std::string text = "not bound";
-  if (!placement.cpus.empty()) {
-    text = "CPUs " + ranges_text(placement.cpus) + " (" + std::to_string(placement.cores) +
-           (placement.cores == 1 ? " core)" : " cores)");
-  }
+  if (!placement.cpus.empty())
+    text = "CPUs " + ranges_text(placement.cpus) + " (" + counted(placement.cores, "core") + ")";
   if (placement.memory != MemoryPolicy::None) {
     text += ", memory of NUMA node " + ranges_text(placement.memory_nodes) +
             (placement.memory == MemoryPolicy::Strict ? " alone" : " preferred");
   }
-  const char* separator = ", devices ";
-  for (const std::string& device : placement.devices) {
-    text += separator + device;
-    separator = ",";
-  }
-  if (placement.omp_threads) {
-    text += ", " + std::to_string(*placement.omp_threads) +
-            (*placement.omp_threads == 1 ? " thread" : " threads");
-  }
+  if (!placement.devices.empty()) text += ", devices " + joined(placement.devices, ",");
+  if (placement.omp_threads) text += ", " + counted(*placement.omp_threads, "thread");
   return text;
 }
 

@@ -108,6 +108,19 @@ const char* class_of(Phase phase) {
   return kClasses.at(agent::index_of(phase));
 }
 
+const char* meaning_of(Phase phase) {
+  // In the order of Phase.
+  constexpr std::array kMeanings{"for other nodes",
+                                 "until all workers are started",
+                                 "preloading modules",
+                                 "until the first output of a worker",
+                                 "the program",
+                                 "from a failure or a stop until no process is left",
+                                 "until the next round begins",
+                                 "while a round runs without the node"};
+  return kMeanings.at(agent::index_of(phase));
+}
+
 std::string place_of(const Failure& failure) {
   return rendezvous::node_text(failure.node_rank, failure.host);
 }
@@ -657,28 +670,6 @@ void Page::write_notes() {
 }
 
 }  // namespace
-
-const char* meaning_of(Phase phase) {
-  switch (phase) {
-    case Phase::Waiting:
-      return "for other nodes";
-    case Phase::Spawn:
-      return "until all workers are started";
-    case Phase::Import:
-      return "preloading modules";
-    case Phase::Start:
-      return "until the first output of a worker";
-    case Phase::Running:
-      return "the program";
-    case Phase::Stopping:
-      return "from a failure or a stop until no process is left";
-    case Phase::Restarting:
-      return "until the next round begins";
-    case Phase::Standby:
-      break;
-  }
-  return "while a round runs without the node";
-}
 
 std::string html_text(std::string_view text) { return xml_text(printable(text)); }
 

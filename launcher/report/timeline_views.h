@@ -44,9 +44,6 @@ std::string headline_of(const timeline::Job& job);
 // "rank 5 on node 1 (gpu1) printed its first line after 12 s; the median is 3 s"
 std::string words_of(const timeline::Slow& slow);
 
-// A short description of a phase.
-const char* meaning_of(agent::Phase phase);
-
 // --- Text (timeline_text.cc), for `drun report --text` and for the timeline of
 // `drun status --watch`
 
