@@ -12,7 +12,7 @@
 
 namespace drun {
 
-// --- Diagnosis (diagnosis_view.cc): a diagnosis (agent/diagnosis) as the reports show it, and the
+// --- Diagnosis: a diagnosis (agent/diagnosis) as the reports show it, and the
 // diagnosis of a job that is only known from its events
 
 // "desync", "out of memory on a GPU"
@@ -44,8 +44,7 @@ std::string headline_of(const timeline::Job& job);
 // "rank 5 on node 1 (gpu1) printed its first line after 12 s; the median is 3 s"
 std::string words_of(const timeline::Slow& slow);
 
-// --- Text (timeline_text.cc), for `drun report --text` and for the timeline of
-// `drun status --watch`
+// --- Text, for `drun report --text`
 
 struct TextStyle {
   int columns = 80;
@@ -57,10 +56,7 @@ struct TextStyle {
 std::string report_text(const timeline::Job& job, const TextStyle& style);
 
 // A bar of `width` characters for [0, wall_s]. Each character shows the phase with the largest
-// share of its interval, by color, or else by a letter that phase_legend explains.
+// share of its interval, by color, or else by a letter.
 std::string phase_bar(std::span<const timeline::Span> spans, double wall_s, std::size_t width,
                       bool has_color);
-// "w waiting  = running": the phases with nonzero `totals`, in lines of at most `columns`.
-std::string phase_legend(const timeline::PhaseSeconds& totals, std::size_t columns, bool has_color);
-
 }  // namespace drun
