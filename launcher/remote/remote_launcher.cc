@@ -225,7 +225,7 @@ class RemoteLauncher final : agent::Signals::Listener {
   asio::steady_timer give_up_{io_};
   std::vector<char> buffer_;
   agent::ProgramStarter ssh_starter_{io_, agent::ChildDescriptors::kSlots};
-  OwnProgram own_program_{io_};
+  OwnProgram own_program_{io_, log_};
   std::unique_ptr<agent::Console> out_;
   std::unique_ptr<agent::Console> err_;  // null: the same file as out_
   std::optional<agent::OwnLines> own_lines_;

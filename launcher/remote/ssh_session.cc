@@ -1,7 +1,6 @@
 #include "launcher/remote/ssh_session.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -41,46 +39,14 @@ OwnProgram::Copy read_own_program() {
 
 }  // namespace
 
-struct OwnProgram::State {
-  std::optional<Copy> copy{};
-  std::vector<Done> waiting{};
-
-  void finish(const Copy& read) {
-    copy = read;
-    for (const Done& each : std::exchange(waiting, {})) each(*copy);
-  }
-};
-
-OwnProgram::OwnProgram(asio::io_context& io) : io_(io), state_(std::make_shared<State>()) {}
-
-OwnProgram::~OwnProgram() {
-  if (reader_.joinable()) reader_.join();
-}
-
 void OwnProgram::get(Done done) {
-  if (state_->copy) {
-    asio::post(io_, [state = state_, done = std::move(done)] { done(*state->copy); });
-    return;
-  }
-  state_->waiting.push_back(std::move(done));
-  if (state_->waiting.size() > 1) return;
-  const auto finish = [this, state = std::weak_ptr(state_)](const Copy& copy) {
-    asio::post(io_, [state, copy] {
-      if (const auto alive = state.lock()) alive->finish(copy);
-    });
-  };
-  // Block signals in the new thread; the loop's thread handles them.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    reader_ = std::thread([finish] { finish(read_own_program()); });
-  } catch (const std::system_error& error) {
-    finish(
-        Error{ErrorCode::System, "cannot start a thread: " + system_message(error.code().value())});
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  reader_.run(
+      [copy = copy_] {
+        if (!*copy) *copy = read_own_program();
+      },
+      [copy = copy_, done = std::move(done)](bool has_run) {
+        if (has_run) done(**copy);
+      });
 }
 
 namespace {

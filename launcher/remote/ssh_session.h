@@ -14,12 +14,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
+#include "agent/output/file_writer.h"
 #include "agent/output/host_channel.h"
 #include "agent/process/process.h"
 #include "agent/spawn/program_starter.h"
+#include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/net/asio.h"
 
@@ -28,8 +29,8 @@ namespace drun::hosts {
 // --- The executable of this drun, to be copied to hosts that have none: its bytes and their
 // SHA-256
 //
-// Read in a thread when the first host asks for it. Must outlive the sessions. Errors: System if it
-// cannot be read or OpenSSL is missing.
+// Read in a thread (agent/output/file_writer.h) when the first host asks for it. Must outlive the
+// sessions. Errors: System if it cannot be read or OpenSSL is missing.
 
 struct ProgramCopy {
   std::string bytes{};
@@ -41,19 +42,14 @@ class OwnProgram {
   using Copy = Result<std::shared_ptr<const ProgramCopy>>;
   using Done = std::function<void(const Copy&)>;
 
-  explicit OwnProgram(asio::io_context& io);
-  ~OwnProgram();
-  OwnProgram(const OwnProgram&) = delete;
-  OwnProgram& operator=(const OwnProgram&) = delete;
+  OwnProgram(asio::io_context& io, const Log& log) : reader_(io, log, {}) {}
 
   // Calls `done` from the event loop, never from within get().
   void get(Done done);
 
  private:
-  struct State;
-  asio::io_context& io_;
-  std::shared_ptr<State> state_;
-  std::thread reader_;
+  agent::FileWriter reader_;
+  std::shared_ptr<std::optional<Copy>> copy_ = std::make_shared<std::optional<Copy>>();
 };
 
 // --- One ssh, and over it the connection to the agent of its host

@@ -52,7 +52,7 @@ struct Loop {
 
 struct Session {
   Session(Loop& loop, ProgramStarter& starter, const std::string& program)
-      : own_program(loop.io),
+      : own_program(loop.io, Log()),
         ssh(loop.io, hosts::SshMeans{buffer, starter, own_program},
             {.argv = {program}, .name = "gpu1", .first_line = "", .nonce = "n"},
             {.on_frame = [](const Frame&) {},
