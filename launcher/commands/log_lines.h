@@ -10,22 +10,20 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/base/result.h"
-
 namespace drun {
 
 // A POSIX extended regular expression. Works on bytes; a match may be anywhere in the line.
 class LinePattern {
  public:
-  // Errors: Usage, with the reason.
-  static Result<LinePattern> compile(const std::string& text);
+  // `text` is valid: parse_pattern() (launcher/cli/option_values.h) has checked it.
+  explicit LinePattern(const std::string& text);
   bool matches(std::string_view line) const;
 
  private:
   struct Free {
     void operator()(regex_t* compiled) const;
   };
-  std::unique_ptr<regex_t, Free> compiled_;
+  std::unique_ptr<regex_t, Free> compiled_{new regex_t{}};
 };
 
 class LogLines {

@@ -605,11 +605,7 @@ int fail(const Error& error) {
 
 int show_logs(const LogsCommand& command) {
   std::optional<LinePattern> pattern;
-  if (command.pattern) {
-    Result<LinePattern> compiled = LinePattern::compile(*command.pattern);
-    if (!compiled) return fail(compiled.error());
-    pattern = *std::move(compiled);
-  }
+  if (command.pattern) pattern.emplace(*command.pattern);
   Result<LoggedJob> job = find_job(command);
   if (!job) return fail(job.error());
   LogsView view(command, *std::move(job), pattern ? &*pattern : nullptr);

@@ -1,15 +1,10 @@
 #include "launcher/commands/log_lines.h"
 
+#include "launcher/cli/option_values.h"
 #include "tests/support/catch.h"
 
 namespace drun {
 namespace {
-
-LinePattern pattern_of(const std::string& text) {
-  Result<LinePattern> pattern = LinePattern::compile(text);
-  REQUIRE(pattern);
-  return *std::move(pattern);
-}
 
 // All of `text`, in pieces of `piece` bytes.
 std::string printed(LogLines lines, std::string_view text, std::size_t piece) {
@@ -58,15 +53,15 @@ TEST_CASE("a log line without an end is printed in pieces of bounded size") {
 }
 
 TEST_CASE("a pattern selects lines, also of bytes that are not text") {
-  const LinePattern loss = pattern_of("loss=(nan|inf)$");
+  const LinePattern loss("loss=(nan|inf)$");
   CHECK(loss.matches("step 3 loss=nan"));
   CHECK_FALSE(loss.matches("step 3 loss=nan!"));
-  CHECK(pattern_of("b").matches(std::string_view("a\0b", 3)));
-  CHECK(pattern_of("^$").matches(""));
-  CHECK(pattern_of("\xff").matches("a\xff"));
+  CHECK(LinePattern("b").matches(std::string_view("a\0b", 3)));
+  CHECK(LinePattern("^$").matches(""));
+  CHECK(LinePattern("\xff").matches("a\xff"));
   CHECK(printed(LogLines("[0]:", &loss), "loss=1\nloss=inf\nloss=nan", 4) ==
         "[0]:loss=inf\n[0]:loss=nan\n");
-  CHECK_FALSE(LinePattern::compile("("));
+  CHECK_FALSE(parse_pattern("("));
 }
 
 TEST_CASE("the tail of a log file is its last lines") {
@@ -85,7 +80,7 @@ TEST_CASE("the tail of a log file is its last lines") {
 }
 
 TEST_CASE("with a pattern the tail of a log file is the last lines that match") {
-  const LinePattern error = pattern_of("error");
+  const LinePattern error("error");
   const std::string text = "error 1\nok\nerror 2\nok\nerror 3\nok\n";
   CHECK(tail_of(text, {.lines = 2, .pattern = &error}) == "error 2\nok\nerror 3\nok\n");
   CHECK(tail_of(text, {.lines = 9, .pattern = &error}) == text);
