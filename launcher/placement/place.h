@@ -51,15 +51,8 @@ std::vector<int> fair_threads(const Topology& topology, const std::vector<Worker
 // "not bound", or "CPUs 0-3 (4 cores), memory of NUMA node 0 preferred, devices 0,1, 4 threads".
 std::string placement_text(const WorkerPlacement& placement);
 
-// Null if no worker is placed. One object per worker of this node, in local-rank order; later
-// versions only add fields:
-//   local_rank
-//   cpus          "0-3,8", kernel numbers; null: not bound
-//   cores         number of physical cores of those CPUs; null: not bound
-//   memory        "prefer", "strict" or "none"
-//   memory_nodes  "0"; null: memory is not placed
-//   omp_threads   number; null: inherited
-//   devices       [entries of the device variable]; null: all visible devices
+// Null if no worker is placed. One object per worker of this node, in local-rank order;
+// docs/reference/placement.md describes its fields.
 nlohmann::ordered_json placement_json(const std::vector<WorkerPlacement>& placements);
 
 }  // namespace drun

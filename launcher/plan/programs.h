@@ -54,8 +54,7 @@ std::optional<CannotStart> check_wrap(const std::string& program, const HostFact
 
 // --- Several programs
 //
-// JSON: one object per program of this node, in local-rank order; later versions only add fields:
-//   role, local_rank (of its first worker), workers, command [words], variables {of -x}
+// docs/reference/json.md describes the JSON form.
 
 // Requires settled programs (resolve_programs). Sets `cannot_start` to the first program that
 // cannot be started here, if any. Empty if there is only one program.
