@@ -61,23 +61,6 @@ std::string to_bytes(std::string_view text) {
 // number, boolean, string; enumeration and duration: number; optional: null or the value; struct
 // and pair: array of the fields; vector, array and map: array of the elements.
 
-template <typename T>
-constexpr bool kIsDuration = false;
-template <typename Count, typename Period>
-constexpr bool kIsDuration<std::chrono::duration<Count, Period>> = true;
-template <typename T>
-constexpr bool kIsOptional = false;
-template <typename T>
-constexpr bool kIsOptional<std::optional<T>> = true;
-template <typename T>
-constexpr bool kIsMap = false;
-template <typename Key, typename Value>
-constexpr bool kIsMap<std::map<Key, Value>> = true;
-template <typename T>
-constexpr bool kIsArray = false;
-template <typename T, std::size_t kSize>
-constexpr bool kIsArray<std::array<T, kSize>> = true;
-
 // More would overflow clock arithmetic.
 constexpr std::chrono::hours kMostTime{24 * 366 * 1000};
 
@@ -89,11 +72,11 @@ Json encode(const T& value) {
     return value;
   } else if constexpr (std::is_enum_v<T>) {
     return static_cast<int>(value);
-  } else if constexpr (kIsDuration<T>) {
-    return value.count();
   } else if constexpr (std::is_same_v<T, WallTime>) {
     return value.time_since_epoch().count();
-  } else if constexpr (kIsOptional<T>) {
+  } else if constexpr (requires { value.count(); }) {
+    return value.count();
+  } else if constexpr (requires { value.has_value(); }) {
     return value ? encode(*value) : Json(nullptr);
   } else if constexpr (requires { fields(value); }) {
     Json array = Json::array();
@@ -128,7 +111,7 @@ class Decoder {
           read_number(json, number) && number >= 0 && number <= static_cast<int>(last(T()));
       if (fits) value = static_cast<T>(number);
       return fits;
-    } else if constexpr (kIsDuration<T>) {
+    } else if constexpr (requires { value.count(); }) {
       std::int64_t count = 0;
       const std::int64_t most = std::chrono::duration_cast<T>(kMostTime).count();
       const bool fits = read_number(json, count) && count >= -most && count <= most;
@@ -146,7 +129,7 @@ class Decoder {
       Result<Secret> secret = Secret::make(std::move(parts.first), std::move(parts.second));
       if (secret) value = *std::move(secret);
       return value.has_value();
-    } else if constexpr (kIsOptional<T>) {
+    } else if constexpr (requires { value.has_value(); }) {
       return json.is_null() || read(json, value.emplace());
     } else if constexpr (requires { fields(value); }) {
       return read_fields(json, fields(value));
@@ -184,19 +167,18 @@ class Decoder {
 
   template <typename T>
   bool read_elements(const Json& json, T& values) {
-    if (!json.is_array()) return false;
-    if constexpr (kIsArray<T>) {
-      if (json.size() != values.size()) return false;
-    }
+    constexpr bool kIsMap = requires { typename T::mapped_type; };
+    constexpr bool kGrows = kIsMap || requires { values.emplace_back(); };  // else an array
+    if (!json.is_array() || (!kGrows && json.size() != values.size())) return false;
     for (std::size_t index = 0; index < json.size(); ++index) {
-      if constexpr (kIsArray<T>) {
-        if (!read_at(json, index, values[index])) return false;
-      } else if constexpr (kIsMap<T>) {
+      if constexpr (kIsMap) {
         std::pair<typename T::key_type, typename T::mapped_type> entry;
         if (!read_at(json, index, entry)) return false;
         values.insert(std::move(entry));
-      } else {
+      } else if constexpr (kGrows) {
         if (!read_at(json, index, values.emplace_back())) return false;
+      } else {
+        if (!read_at(json, index, values[index])) return false;
       }
     }
     return true;

@@ -353,11 +353,6 @@ namespace {
 
 constexpr std::size_t kMostNamed = 8;
 
-int styled(int code, const HostPlan& plan) {
-  const bool is_torchrun = plan.exit_codes == ExitCodeStyle::Torchrun;
-  return is_torchrun && code != 0 && code != kUsage ? 1 : code;
-}
-
 // Prefixes each line of a host's text with its name.
 std::string named_lines(const std::string& name, const std::string& words) {
   std::string text;
@@ -388,7 +383,7 @@ LaunchEnd not_started(const Launching& state, const HostPlan& plan, const std::s
   for (std::size_t i = 0; i < state.hosts.size(); ++i) {
     const HostProgress& host = state.hosts[i];
     if (host.problem.empty()) continue;
-    if (++count == 1) end.exit_code = styled(host.problem_code, plan);
+    if (++count == 1) end.exit_code = styled_code(host.problem_code, plan.exit_codes);
     list += named_lines(plan.nodes[i].name, host.problem);
   }
   end.text = invoked_as + ": cannot start on " + std::to_string(count) + " of " +
@@ -402,7 +397,7 @@ LaunchEnd lost(const Launching& state, const HostPlan& plan, const std::string& 
   const int code = state.hosts.front().code.value_or(kSshFailed);
   const bool is_ssh = code == kSshFailed || code == 0;
   LaunchEnd end;
-  end.exit_code = styled(is_ssh ? kNodeLost : code, plan);
+  end.exit_code = styled_code(is_ssh ? kNodeLost : code, plan.exit_codes);
   end.text =
       invoked_as + ": lost " + plan.nodes.front().name + ", which led the job: " +
       (is_ssh && !plan.local_nodes ? "its ssh connection ended"
@@ -418,7 +413,7 @@ LaunchEnd elastic_end(const Launching& state, const HostPlan& plan, const std::s
     const End& end = *state.hosts[*cause].end;
     return {end.exit_code, end.text, end.report};
   }
-  return {.exit_code = styled(kNodeLost, plan),
+  return {.exit_code = styled_code(kNodeLost, plan.exit_codes),
           .text = invoked_as + ": lost all hosts: none has said how the job ended\n",
           .report = {}};
 }
@@ -429,7 +424,7 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
   const bool has_run = state.phase == Launching::Phase::Running;
   if (!has_run && state.refusal) return launch_end(*state.refusal, plan, invoked_as);
   if (!has_run && state.signal) {
-    return {.exit_code = styled(128 + *state.signal, plan),
+    return {.exit_code = styled_code(128 + *state.signal, plan.exit_codes),
             .text = invoked_as + ": ended by " + signal_name(*state.signal) +
                     " before all hosts were ready; nothing was started\n",
             .report = {}};
@@ -443,7 +438,7 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
     if (cause.end && cause.end->exit_code != 0)
       return {cause.end->exit_code, cause.end->text, cause.end->report};
     const char* const what = plan.local_nodes ? "agent" : "ssh";
-    return {.exit_code = styled(kNodeLost, plan),
+    return {.exit_code = styled_code(kNodeLost, plan.exit_codes),
             .text = invoked_as + ": " + name + " left the job: its " + what +
                     " ended with exit code " + std::to_string(cause.code.value_or(kSshFailed)) +
                     "\n",

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "launcher/base/words.h"
+#include "rendezvous/base/bytes.h"
 #include "rendezvous/base/foreign_json.h"
 
 namespace drun::timeline {
@@ -22,9 +23,7 @@ constexpr std::size_t kMostFailures = 16;
 
 std::string cut(std::string text, std::size_t most_bytes) {
   if (text.size() <= most_bytes) return text;
-  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xC0) == 0x80)
-    --most_bytes;  // do not split a character
-  return text.substr(0, most_bytes) + "...";
+  return std::string(rendezvous::cut_text(text, most_bytes)) + "...";
 }
 
 std::string text_of(const EventJson& event, const char* name, std::size_t most) {

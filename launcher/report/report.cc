@@ -349,11 +349,11 @@ int own_code(const Outcome& outcome) {
       outcome.ending);
 }
 
+}  // namespace
+
 int styled_code(int code, ExitCodeStyle style) {
   return style == ExitCodeStyle::Torchrun && code != 0 && code != kUsage ? 1 : code;
 }
-
-}  // namespace
 
 int exit_code(const Error& error, ExitCodeStyle style) {
   return styled_code(own_code(error), style);

@@ -87,7 +87,10 @@ inline constexpr int kSystemError = 125;
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 
-// 0 only for Succeeded. In torchrun's style all failures give 1, and usage errors give 2.
+// In torchrun's style all failures give 1, and usage errors give 2.
+int styled_code(int code, ExitCodeStyle style);
+
+// 0 only for Succeeded.
 int exit_code(const Outcome& outcome, ExitCodeStyle style);
 int exit_code(const Error& error, ExitCodeStyle style);
 
