@@ -98,6 +98,7 @@ struct ProgramOptions {
 struct NodeRange {
   int min = 1;
   int max = 1;
+  bool is_fixed() const { return min == max; }
   bool operator==(const NodeRange&) const = default;
 };
 
@@ -212,6 +213,7 @@ struct Options {
   bool explain = false;
   // The source of each value: "--nnodes" -> "--nnodes", "PET_NNODES", or the configuration file.
   std::map<std::string, std::string> sources{};
+  bool has_node_range() const { return nnodes && !nnodes->is_fixed(); }
   bool operator==(const Options&) const = default;
 };
 

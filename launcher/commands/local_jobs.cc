@@ -31,13 +31,27 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostBytes = 4 << 20;
 
+// The owner of an agent's socket, by its name: "drun/UID/PID/RANDOM".
+struct SocketOwner {
+  unsigned user = 0;
+  int agent_pid = 0;
+};
+std::optional<SocketOwner> owner_of(std::string_view name) {
+  const std::vector<std::string_view> parts = split(name, '/');
+  if (parts.size() < 4) return std::nullopt;
+  const auto user = whole_number<unsigned>(parts[1]);
+  const auto agent_pid = whole_number<int>(parts[2]);
+  if (!user || !agent_pid) return std::nullopt;
+  return SocketOwner{*user, *agent_pid};
+}
+
 // The listening process must belong to the user in the socket's name.
 bool is_honest(int fd, const std::string& name) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  const std::size_t word_end = std::min(name.find('/'), name.size());
-  return std::string_view(name).substr(word_end).starts_with("/" + std::to_string(peer.uid) + "/");
+  const auto owner = owner_of(name);
+  return owner && owner->user == peer.uid;
 }
 
 std::string read_all(int fd, std::chrono::milliseconds limit) {
@@ -73,9 +87,8 @@ std::vector<std::string> sockets_in(std::istream& list, const std::string& word,
 }
 
 bool is_socket_of(std::string_view name, int agent_pid) {
-  const std::size_t user = name.find('/');
-  const std::size_t pid = user == name.npos ? user : name.find('/', user + 1);
-  return pid != name.npos && name.substr(pid + 1).starts_with(std::to_string(agent_pid) + "/");
+  const auto owner = owner_of(name);
+  return owner && owner->agent_pid == agent_pid;
 }
 
 namespace {
@@ -148,23 +161,18 @@ std::optional<agent::ProcessStat> process_stat(int pid) {
   return !text.empty() && agent::parse_stat(text, stat) ? std::optional(stat) : std::nullopt;
 }
 
-// What /proc shows of the agent with the socket `name`, "drun/UID/PID/RANDOM". Nothing if that
-// process has ended, is in another pid namespace, or is not an agent of this user.
-std::optional<StatusNames> names_in_proc(std::string_view name) {
-  const std::size_t user = name.find('/');
-  const std::size_t pid = user == name.npos ? user : name.find('/', user + 1);
-  if (pid == name.npos) return std::nullopt;
-  const std::optional<int> user_number = leading_number<int>(name.substr(user + 1));
-  const std::optional<int> agent_pid = leading_number<int>(name.substr(pid + 1));
+// What /proc shows of the agent with this socket. Nothing if that process has ended, is in another
+// pid namespace, or is not an agent of this user.
+std::optional<StatusNames> names_in_proc(std::string_view socket) {
+  const auto owner = owner_of(socket);
   struct stat about {};
-  if (!user_number || !agent_pid ||
-      stat(("/proc/" + std::to_string(*agent_pid)).c_str(), &about) != 0 ||
-      about.st_uid != static_cast<uid_t>(*user_number) || !is_guarded(*agent_pid))
+  if (!owner || stat(("/proc/" + std::to_string(owner->agent_pid)).c_str(), &about) != 0 ||
+      about.st_uid != owner->user || !is_guarded(owner->agent_pid))
     return std::nullopt;
-  const auto agent = process_stat(*agent_pid);
+  const auto agent = process_stat(owner->agent_pid);
   if (!agent) return std::nullopt;
-  return StatusNames{.run_id = run_id_of_workers(*agent_pid),
-                     .agent_pid = *agent_pid,
+  return StatusNames{.run_id = run_id_of_workers(owner->agent_pid),
+                     .agent_pid = owner->agent_pid,
                      .drun_pid = agent->parent,
                      .meeting_point = "null null"};
 }

@@ -175,26 +175,21 @@ int decline_version() {
                           "); install the same on all hosts");
 }
 
-struct Problem {
-  std::string text;
-  int exit_code = 0;
-};
-
-// Applies the variables, CPUs and directory of `start`.
-std::optional<Problem> enter(const Start& start) {
+// Applies the variables, CPUs and directory of `start`. Returns a Hello with the problem, if any.
+std::optional<Hello> enter(const Start& start) {
   for (const auto& [name, value] : start.devices) {
     if (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) != 0)
-      return Problem{"cannot set the variable \"" + name + "\"", kUsage};
+      return Hello{.problem = "cannot set the variable \"" + name + "\"", .exit_code = kUsage};
   }
   // Must precede the detection of this process's CPUs.
   if (!start.cpus.empty()) {
     if (Result<void> bound = set_affinity(start.cpus); !bound)
-      return Problem{bound.error().message, kSystemError};
+      return Hello{.problem = bound.error().message, .exit_code = kSystemError};
   }
   if (::chdir(start.directory.c_str()) == 0) return std::nullopt;
-  return Problem{"no folder " + start.directory + " here: " + system_message(errno) +
-                     "; start the job in one that all hosts have",
-                 kNotFound};
+  return Hello{.problem = "no folder " + start.directory + " here: " + system_message(errno) +
+                          "; start the job in one that all hosts have",
+               .exit_code = kNotFound};
 }
 
 bool could_not_reach(const Outcome& outcome) {
@@ -277,7 +272,8 @@ int run_from_stdin() {
   const Start* const start = first ? std::get_if<Start>(&*first) : nullptr;
   if (start == nullptr) return decline_version();
   Channel channel(*std::move(fd), start->nonce);
-  if (const auto problem = enter(*start)) return channel.decline(problem->text, problem->exit_code);
+  if (const auto problem = enter(*start))
+    return channel.decline(problem->problem, problem->exit_code);
   const HostFacts host = look_at_host();
   channel.send(HostReport{.facts = host, .answers = look_up(start->lookups, host)});
   std::optional<NodeSpec> spec;

@@ -303,18 +303,20 @@ FileKind look_at_file(const std::string& path) {
 
 }  // namespace
 
-std::optional<std::string> variable(const HostFacts& facts, std::string_view name) {
-  for (const auto& [each, value] : facts.environment) {
+std::optional<std::string> value_of(const std::vector<EnvironmentEntry>& entries,
+                                    std::string_view name) {
+  for (const auto& [each, value] : entries)
     if (each == name) return value;
-  }
   return std::nullopt;
 }
 
+std::optional<std::string> variable(const HostFacts& facts, std::string_view name) {
+  return value_of(facts.environment, name);
+}
+
 std::optional<std::string> workers_variable(const HostFacts& facts, std::string_view name) {
-  for (const auto& [each, value] : facts.exports) {
-    if (each == name) return value;
-  }
-  return variable(facts, name);
+  const std::optional<std::string> exported = value_of(facts.exports, name);
+  return exported ? exported : variable(facts, name);
 }
 
 // /proc/PID/environ shows the original environment strings, so overwrite the value in place.

@@ -73,6 +73,9 @@ struct HostFacts {
 // environment into `environment`.
 HostFacts look_at_host();
 
+// The value of the first entry with this name.
+std::optional<std::string> value_of(const std::vector<EnvironmentEntry>& entries,
+                                    std::string_view name);
 // Looks in `facts.environment`. If a variable is set twice, the first one counts, as in getenv.
 std::optional<std::string> variable(const HostFacts& facts, std::string_view name);
 // The value that a worker will see: -x takes precedence. Use it for variables that affect only

@@ -71,10 +71,6 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
 
 constexpr std::size_t kSeats = 3;
 
-bool is_elastic_wish(const Options& options) {
-  return options.nnodes && options.nnodes->min != options.nnodes->max;
-}
-
 // `hosts` is the number of hosts with workers.
 Result<void> check_node_count(const Options& options, std::size_t hosts) {
   if (!options.nnodes) return {};
@@ -82,7 +78,7 @@ Result<void> check_node_count(const Options& options, std::size_t hosts) {
   const auto most = static_cast<std::size_t>(nodes.max);
   const std::string there =
       (hosts == 1 ? "there is " : "there are ") + counted(hosts, "host") + " with workers";
-  if (!is_elastic_wish(options))
+  if (!options.has_node_range())
     return most == hosts ? Result<void>()
                          : usage_error("--nnodes=" + std::to_string(most),
                                        there + ", and each is a node; remove the option");
@@ -99,7 +95,7 @@ Result<void> check_node_count(const Options& options, std::size_t hosts) {
 // With fewer hosts, --master-addr or --store=worker, only the first host is an endpoint. Call it
 // after the rendezvous endpoint is set.
 void plan_elastic_hosts(HostPlan& plan, const Options& options) {
-  if (!is_elastic_wish(options)) return;
+  if (!options.has_node_range()) return;
   plan.nodes_wanted = *options.nnodes;
   const bool is_one =
       plan.has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
@@ -125,7 +121,7 @@ Result<void> check(const Options& options) {
   if (options.node_rank)
     return usage_error("--node-rank",
                        with + "the order of the nodes sets the node ranks; remove the option");
-  if ((options.exclude_after || options.exclude_slow) && !is_elastic_wish(options))
+  if ((options.exclude_after || options.exclude_slow) && !options.has_node_range())
     return usage_error(options.exclude_after ? "--exclude-after" : "--exclude-slow",
                        with +
                            "there are no spare nodes; remove the option, or set the required "
@@ -218,20 +214,13 @@ Result<void> choose_secret(HostPlan& plan, const Options& options, const HostFac
   return {};
 }
 
-std::optional<std::string> value_in(const std::vector<EnvironmentEntry>& entries,
-                                    std::string_view name) {
-  for (const auto& [each, value] : entries)
-    if (each == name) return value;
-  return std::nullopt;
-}
-
 // mpirun users often pass them to the workers: -x MASTER_ADDR=node01 -x MASTER_PORT=29500.
 Result<void> place_meeting(HostPlan& plan, const Options& options,
                            const std::vector<EnvironmentEntry>& exports) {
-  auto addr = options.master_addr ? options.master_addr : value_in(exports, "MASTER_ADDR");
+  auto addr = options.master_addr ? options.master_addr : value_of(exports, "MASTER_ADDR");
   if (addr && addr->empty()) addr.reset();
   std::optional<int> port = options.master_port;
-  if (const auto text = value_in(exports, "MASTER_PORT"); text && !port) {
+  if (const auto text = value_of(exports, "MASTER_PORT"); text && !port) {
     const Result<int> parsed = parse_port(*text);
     if (!parsed) return usage_error("-x MASTER_PORT=" + *text, parsed.error().message);
     port = *parsed;
@@ -287,7 +276,7 @@ std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
 Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFacts& host,
                            PlanNotes& notes) {
   if (options.programs.empty()) return {};
-  if (options.hosts.np && is_elastic_wish(options))
+  if (options.hosts.np && options.has_node_range())
     return usage_error("-np",
                        "with --nnodes=MIN:MAX the hosts and their order are not known in advance; "
                        "use --nproc-per-node for each program");

@@ -50,10 +50,7 @@ void share_gpus(HostPlan& plan, const HostFacts& host) {
 // These libraries would use the address of the host's name, which is not an address of the node.
 void name_interface(HostNode& node, const HostFacts& host) {
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"}) {
-    const bool is_exported =
-        std::any_of(node.environment.begin(), node.environment.end(),
-                    [name](const EnvironmentEntry& entry) { return entry.first == name; });
-    if (!is_exported && !variable(host, name))
+    if (!value_of(node.environment, name) && !variable(host, name))
       set_variable(node.environment, {name, kNodeInterface});
   }
 }

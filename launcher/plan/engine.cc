@@ -16,11 +16,6 @@ bool has_place(const Options& options) {
   return is_given(options.master_addr) || is_given(options.rdzv_endpoint);
 }
 
-// Elastic: the coordinator assigns the node ranks, so the engine's are not needed.
-bool is_range(const Options& options) {
-  return options.nnodes && options.nnodes->min != options.nnodes->max;
-}
-
 // Why the engine is not queried; absent if it is.
 std::optional<std::string> reason_not_to_ask(const Options& options, const HostFacts& host) {
   if (options.engine == EngineChoice::None) return "--engine=none";
@@ -28,7 +23,7 @@ std::optional<std::string> reason_not_to_ask(const Options& options, const HostF
   if (options.nnodes && options.nnodes->max == 1) return "--nnodes=1 means one node";
   if (!options.nnodes && options.invoked_as == "torchrun")
     return "torchrun without --nnodes means one node";
-  if (options.nnodes && (options.node_rank || is_range(options)) && has_place(options))
+  if (options.nnodes && (options.node_rank || options.has_node_range()) && has_place(options))
     return "number of nodes, node rank and address are given";
   if (variable(host, "TORCHELASTIC_RUN_ID") && variable(host, "LOCAL_RANK"))
     return "this is a worker of another agent";
@@ -42,7 +37,8 @@ Error engine_error(const Facts& facts, const std::string& reason) {
 // Checks for values that are required before anything starts.
 Result<void> check(const Facts& facts, const Options& options) {
   if (!facts.wrong.empty()) return engine_error(facts, facts.wrong);
-  const bool needs_rank = !options.node_rank && !is_range(options);
+  // In an elastic job the coordinator assigns the node ranks.
+  const bool needs_rank = !options.node_rank && !options.has_node_range();
   if ((!options.nnodes && !facts.nodes) || (needs_rank && !facts.node_rank)) {
     return engine_error(facts, "it started this drun, but does not set " + facts.missing +
                                    "; set --nnodes, --node-rank and --master-addr, or "
@@ -131,7 +127,7 @@ void take(const Facts& facts, ResolvedOptions& settled) {
     options.nnodes = NodeRange{facts.nodes->value, facts.nodes->value};
     options.sources["--nnodes"] = facts.nodes->from;
   }
-  if (!is_range(options)) fill(options, options.node_rank, "--node-rank", facts.node_rank);
+  if (!options.has_node_range()) fill(options, options.node_rank, "--node-rank", facts.node_rank);
   fill(options, options.rdzv_id, "--rdzv-id", facts.run_id);
   // Use only the granted GPUs that this process sees.
   std::optional<EngineFact<int>> workers = facts.workers;

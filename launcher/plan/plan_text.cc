@@ -128,11 +128,9 @@ std::string log_dir_text(const OutputSpec& output) {
   return output.log_dir->empty() ? "no files" : *output.log_dir;
 }
 
-// "local ranks 0 to 3" for the range [0, 4).
-std::string local_ranks_text(std::size_t begin, std::size_t end) {
-  if (end - begin > 1)
-    return "local ranks " + std::to_string(begin) + " to " + std::to_string(end - 1);
-  return "local rank " + std::to_string(begin);
+// For the range [begin, end).
+std::string range_text(std::size_t begin, std::size_t end) {
+  return local_ranks_text(static_cast<int>(begin), static_cast<int>(end - begin));
 }
 
 // Groups local ranks with the same streams on one line: "0 to 3  stdout console, stderr file".
@@ -140,9 +138,8 @@ std::string streams_text(const OutputSpec& output) {
   std::string text;
   for (std::size_t i = 0, end = 0; i < output.streams.size(); i = end) {
     while (end < output.streams.size() && output.streams[end] == output.streams[i]) ++end;
-    text += "             " + local_ranks_text(i, end) + ": stdout " +
-            stream_text(output.streams[i][0]) + ", stderr " + stream_text(output.streams[i][1]) +
-            "\n";
+    text += "             " + range_text(i, end) + ": stdout " + stream_text(output.streams[i][0]) +
+            ", stderr " + stream_text(output.streams[i][1]) + "\n";
   }
   return text;
 }
@@ -153,7 +150,7 @@ std::string places_text(const std::vector<WorkerPlacement>& places) {
   std::string text;
   for (std::size_t i = 0, end = 0; i < places.size(); i = end) {
     while (end < places.size() && places[end] == places[i]) ++end;
-    text += (i == 0 ? "placement    " : "             ") + local_ranks_text(i, end) + ": " +
+    text += (i == 0 ? "placement    " : "             ") + range_text(i, end) + ": " +
             placement_text(places[i]) + "\n";
   }
   return text;

@@ -207,11 +207,6 @@ Options alone(const Options& options, const ProgramOptions& program) {
   return own;
 }
 
-std::string ranks_text(int first, int workers) {
-  if (workers == 1) return "local rank " + std::to_string(first);
-  return "local ranks " + std::to_string(first) + " to " + std::to_string(first + workers - 1);
-}
-
 }  // namespace
 
 Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
@@ -266,12 +261,17 @@ std::vector<int> gpus_of_workers(const Options& options, int workers) {
   return has_any ? gpus : std::vector<int>();
 }
 
+std::string local_ranks_text(int first, int count) {
+  if (count == 1) return "local rank " + std::to_string(first);
+  return "local ranks " + std::to_string(first) + " to " + std::to_string(first + count - 1);
+}
+
 std::string programs_text(const std::vector<ProgramSpec>& programs) {
   std::string text;
   int first = 0;
   for (const ProgramSpec& program : programs) {
     text += (text.empty() ? "programs     " : "             ") +
-            ranks_text(first, program.workers) + ", role " + program.role + ": " +
+            local_ranks_text(first, program.workers) + ", role " + program.role + ": " +
             shell_quoted(program.argv);
     std::string names;
     for (const auto& [name, value] : program.environment) names += " " + name;
@@ -300,10 +300,7 @@ Json programs_json(const std::vector<ProgramSpec>& programs) {
 
 namespace {
 
-bool is_fixed(const Options& options) {
-  const NodeRange nodes = options.nnodes.value_or(NodeRange{});
-  return nodes.min == nodes.max && !is_elastic(options);
-}
+bool is_fixed(const Options& options) { return !options.has_node_range() && !is_elastic(options); }
 
 Result<RankShare> own_share(const Options& options) {
   const int np = *options.hosts.np;

@@ -70,6 +70,8 @@ std::string programs_problem(const Options& options, const HostFacts& host);
 // GPUs.
 std::vector<int> gpus_of_workers(const Options& options, int workers);
 
+// "local rank 4", "local ranks 0 to 3".
+std::string local_ranks_text(int first, int count);
 // Every line ends with a newline; empty without several programs.
 std::string programs_text(const std::vector<ProgramSpec>& programs);
 // Null without several programs.
