@@ -233,6 +233,11 @@ std::vector<LocalAgent> answering(std::vector<LocalAgent> agents) {
   return agents;
 }
 
+std::vector<LocalAgent> silent(std::vector<LocalAgent> agents) {
+  std::erase_if(agents, [](const LocalAgent& agent) { return agent.answers(); });
+  return agents;
+}
+
 std::vector<LocalAgent> one_of_each_job(const std::vector<LocalAgent>& agents) {
   std::vector<LocalAgent> found;
   std::set<std::pair<std::string, std::string>> seen;
@@ -294,8 +299,7 @@ std::vector<JobRow> job_rows(const std::vector<LocalAgent>& agents) {
   std::vector<JobRow> rows;
   for (const std::string& status : job_statuses(agents))
     if (std::optional<JobRow> row = job_row(status)) rows.push_back(*std::move(row));
-  for (const LocalAgent& agent : agents)
-    if (!agent.answers()) rows.push_back(silent_row(agent.names));
+  for (const LocalAgent& agent : silent(agents)) rows.push_back(silent_row(agent.names));
   return rows;
 }
 

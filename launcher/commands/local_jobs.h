@@ -66,8 +66,9 @@ std::vector<LocalAgent> agents_called(std::vector<LocalAgent> agents,
 // "agent 4711 of night does not answer; is it suspended?"
 std::string silent_text(const LocalAgent& agent);
 
-// Those that answer.
+// Those that answer, and the others.
 std::vector<LocalAgent> answering(std::vector<LocalAgent> agents);
+std::vector<LocalAgent> silent(std::vector<LocalAgent> agents);
 
 // One agent of each job. Agents with the same run id that have not met others yet count as one job.
 std::vector<LocalAgent> one_of_each_job(const std::vector<LocalAgent>& agents);

@@ -5,12 +5,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,8 +60,7 @@ struct FoundJobs {
 FoundJobs find_jobs(const StatusCommand& command) {
   FoundJobs found;
   std::vector<LocalAgent> agents = agents_called(local_agents(), command.job);
-  std::copy_if(agents.begin(), agents.end(), std::back_inserter(found.silent),
-               [](const LocalAgent& agent) { return !agent.answers(); });
+  found.silent = silent(agents);
   agents = answering(std::move(agents));
   if (command.is_node)
     for (LocalAgent& agent : agents) found.statuses.push_back(std::move(agent.status));
@@ -202,11 +199,9 @@ std::string shown(const StatusNames& job, const std::string& answer, bool is_jso
 }  // namespace
 
 int show_stacks(const StacksCommand& command) {
-  std::vector<LocalAgent> silent = agents_called(local_agents(), command.job);
-  const std::vector<LocalAgent> found = one_of_each_job(answering(silent));
-  const bool has_job = !silent.empty();
-  std::erase_if(silent, [](const LocalAgent& agent) { return agent.answers(); });
-  complain_of(silent, "stacks");
+  const std::vector<LocalAgent> called = agents_called(local_agents(), command.job);
+  const std::vector<LocalAgent> found = one_of_each_job(answering(called));
+  complain_of(silent(called), "stacks");
   bool is_first = true;
   for (const auto& [job, status] : found) {
     const std::string answer = ask_agent("drun-stacks", job.agent_pid, kStacksLimit);
@@ -214,7 +209,7 @@ int show_stacks(const StacksCommand& command) {
     is_first = false;
     std::fputs(shown(job, answer, command.is_json).c_str(), stdout);
   }
-  if (!has_job) std::fprintf(stderr, "drun stacks: %s\n", no_such_job(command.job).c_str());
+  if (called.empty()) std::fprintf(stderr, "drun stacks: %s\n", no_such_job(command.job).c_str());
   return found.empty() ? 1 : 0;
 }
 

@@ -31,8 +31,8 @@ void complain(const std::string& text) {
 
 // The process that the user started, and its agent.
 struct JobProcess {
-  int drun_pid = 0;
-  int agent_pid = 0;
+  StatusNames names{};
+  bool answers = false;
   UniqueFd pidfd{};  // of drun; readable when it has ended
   bool is_gone() const { return !pidfd; }
 };
@@ -41,6 +41,7 @@ struct StoppedJob {
   std::string name{};  // printable
   std::vector<JobProcess> processes{};
   std::size_t other_nodes = 0;  // where it continues without the nodes of this machine
+  bool has_failed = false;      // to signal one of them
   bool is_gone() const {
     return std::all_of(processes.begin(), processes.end(),
                        [](const JobProcess& process) { return process.is_gone(); });
@@ -49,28 +50,27 @@ struct StoppedJob {
 
 // Sends SIGTERM, and SIGCONT to a suspended job, as service managers do: it could not end itself.
 // Returns an error message, or nothing, also for a process that has ended.
-std::string terminate(JobProcess& process, const std::string& name, bool answers) {
-  const StatusNames names{
-      .run_id = "", .agent_pid = process.agent_pid, .drun_pid = process.drun_pid};
-  Result<UniqueFd> opened = open_drun(names);
+std::string terminate(JobProcess& process, const std::string& name) {
+  const auto& [run_id, agent_pid, drun_pid, meeting_point] = process.names;
+  Result<UniqueFd> opened = open_drun(process.names);
   if (!opened) return "cannot stop " + name + ": " + opened.error().message;
   UniqueFd pidfd = *std::move(opened);
   if (!pidfd) return "";
   const auto send = [&pidfd](int signal) {
     return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
   };
-  const bool was_suspended = is_suspended(process.agent_pid);
+  const bool was_suspended = is_suspended(agent_pid);
   if (!send(SIGTERM)) {
     if (errno == ESRCH) return "";
-    return "cannot stop " + name + ": cannot signal process " + std::to_string(process.drun_pid) +
-           ": " + system_message(errno);
+    return "cannot stop " + name + ": cannot signal process " + std::to_string(drun_pid) + ": " +
+           system_message(errno);
   }
   const std::string agent_words =
-      "agent " + std::to_string(process.agent_pid) + " of " + name + " does not answer";
-  if (was_suspended || is_suspended(process.drun_pid)) send(SIGCONT);  // it forwards this as well
+      "agent " + std::to_string(agent_pid) + " of " + name + " does not answer";
+  if (was_suspended || is_suspended(drun_pid)) send(SIGCONT);  // it forwards this as well
   if (was_suspended)
     complain(agent_words + ": it was suspended, and continues to stop the job");
-  else if (!answers)
+  else if (!process.answers)
     complain(agent_words + "; it stops the job as soon as it runs again");
   process.pidfd = std::move(pidfd);
   return "";
@@ -98,17 +98,14 @@ class Stopper {
 
   bool signal_all() {
     bool is_good = true;
-    for (auto& [job, agents] : found_) {
-      for (const LocalAgent& agent : agents) {
-        JobProcess process{.drun_pid = agent.names.drun_pid, .agent_pid = agent.names.agent_pid};
-        const std::string error = terminate(process, job.name, agent.answers());
-        if (!error.empty()) {
-          complain(error);
-          is_good = false;
-          has_failed_.insert(job.name);
-        }
-        job.processes.push_back(std::move(process));
+    for (StoppedJob& job : found_) {
+      for (JobProcess& process : job.processes) {
+        const std::string error = terminate(process, job.name);
+        if (error.empty()) continue;
+        complain(error);
+        job.has_failed = true;
       }
+      is_good = is_good && !job.has_failed;
     }
     return is_good;
   }
@@ -132,21 +129,21 @@ class Stopper {
   }
 
   void report_stopping() const {
-    for (const auto& [job, agents] : found_)
+    for (const StoppedJob& job : found_)
       if (!job.is_gone()) std::printf("stopping %s\n", job.name.c_str());
   }
 
   void complain_running(std::chrono::milliseconds waited) const {
-    for (const auto& [job, agents] : found_) {
+    for (const StoppedJob& job : found_) {
       std::string processes;
       std::string pids;
       for (const JobProcess& process : job.processes) {
         if (process.is_gone()) continue;
         processes += (processes.empty() ? "process " : ", process ") +
-                     std::to_string(process.drun_pid) + " (agent " +
-                     std::to_string(process.agent_pid) +
-                     (is_suspended(process.agent_pid) ? ", suspended)" : ")");
-        pids += " " + std::to_string(process.drun_pid);
+                     std::to_string(process.names.drun_pid) + " (agent " +
+                     std::to_string(process.names.agent_pid) +
+                     (is_suspended(process.names.agent_pid) ? ", suspended)" : ")");
+        pids += " " + std::to_string(process.names.drun_pid);
       }
       complain(job.name + " still runs after " + in_words(waited) + ": " + processes +
                "; to kill it on this machine: kill -KILL" + pids);
@@ -174,14 +171,16 @@ class Stopper {
     const std::string& run_id = more.front().names.run_id;
     StoppedJob job{.name = run_id.empty() ? printable(name) : printable(run_id)};
     job.other_nodes = nodes_elsewhere(more);
-    found_.emplace_back(std::move(job), std::move(more));
+    for (const LocalAgent& agent : more)
+      job.processes.push_back({.names = agent.names, .answers = agent.answers()});
+    found_.push_back(std::move(job));
     return true;
   }
 
   void wait_for_one(int left_ms) {
     std::vector<pollfd> waits;
     std::vector<JobProcess*> processes;
-    for (auto& [job, agents] : found_) {
+    for (StoppedJob& job : found_) {
       for (JobProcess& process : job.processes) {
         if (process.is_gone()) continue;
         waits.push_back({.fd = process.pidfd.get(), .events = POLLIN, .revents = 0});
@@ -194,10 +193,9 @@ class Stopper {
   }
 
   void report_gone() {
-    std::erase_if(found_, [this](const auto& each) {
-      const StoppedJob& job = each.first;
+    std::erase_if(found_, [](const StoppedJob& job) {
       if (!job.is_gone()) return false;
-      if (has_failed_.contains(job.name)) return true;
+      if (job.has_failed) return true;
       std::printf("stopped %s", job.name.c_str());
       if (job.other_nodes > 0)
         std::printf(" on this machine; it is elastic and continues on %s",
@@ -208,9 +206,8 @@ class Stopper {
     });
   }
 
-  std::vector<std::pair<StoppedJob, std::vector<LocalAgent>>> found_;
-  std::set<int> pids_;                // of drun; each is stopped once
-  std::set<std::string> has_failed_;  // names of jobs
+  std::vector<StoppedJob> found_;
+  std::set<int> pids_;  // of drun; each is stopped once
 };
 
 }  // namespace
