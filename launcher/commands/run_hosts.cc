@@ -8,7 +8,6 @@
 #include "launcher/base/log.h"
 #include "launcher/hosts/host_plan.h"
 #include "launcher/plan/doctor.h"
-#include "launcher/plan/plan_text.h"
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/report.h"
 

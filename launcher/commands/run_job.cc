@@ -15,7 +15,6 @@
 #include "launcher/base/log.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "launcher/report/report.h"
 #include "rendezvous/net/asio.h"
 

@@ -18,22 +18,14 @@ namespace {
 
 bool has_streams(const StreamChoice& choice) { return choice.all != 0 || !choice.of_ranks.empty(); }
 
-bool has_directory(const Options& options) {
-  return options.log_dir && !options.log_dir->empty() && *options.log_dir != "/dev/null";
-}
-
 bool has_filters(const Options& options) {
   return !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
 }
 
 Result<void> check_lines_home(const Options& options) {
-  const bool gathers = options.gather_logs;
-  if (gathers && options.hosts.leaves_logs_there)
+  if (options.gather_logs && options.hosts.leaves_logs_there)
     return usage_error("--gather-logs and --no-gather-logs", "they conflict; remove one");
-  if (gathers && has_filters(options))
-    return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
-                       "they cannot be combined with --gather-logs; search its log files instead");
-  return {};
+  return check_output(options);
 }
 
 }  // namespace
@@ -49,7 +41,7 @@ namespace {
 bool gathers_here(const Options& options) {
   if (options.hosts.leaves_logs_there || options.doctor) return false;
   if (options.hosts.local_nodes && !options.gather_logs) return false;  // one folder per node
-  if (has_directory(options)) return !has_filters(options);
+  if (names_log_directory(options)) return !has_filters(options);
   return options.gather_logs && writes_files(options);
 }
 
@@ -63,9 +55,7 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
   spec.gathers = true;
   spec.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;
   if (const auto label = chosen_label(options, host)) spec.label_template = *label;
-  if (!has_directory(options)) return std::optional(spec);
-  const bool is_whole = options.log_dir->starts_with('/') || host.working_directory.empty();
-  spec.log_dir = is_whole ? *options.log_dir : host.working_directory + "/" + *options.log_dir;
+  if (names_log_directory(options)) spec.log_dir = plan_log_dir(options, host);
   return std::optional(spec);
 }
 

@@ -73,11 +73,9 @@ void meet_elastic(Options& options, const HostPlan& plan, std::size_t rank) {
 }
 
 void set_log_dir(Options& options, const HostPlan& plan, const HostNode& node) {
-  const bool has_folder =
-      options.log_dir && !options.log_dir->empty() && *options.log_dir != "/dev/null";
   if (plan.lines)
     options.log_dir.reset();  // the launcher writes the files
-  else if (plan.local_nodes && has_folder)
+  else if (plan.local_nodes && names_log_directory(options))
     *options.log_dir += "/" + node.name;
 }
 

@@ -137,27 +137,6 @@ bool has_stream(const StreamChoice& choice, int local_rank, int bit) {
   return ((of_rank == choice.of_ranks.end() ? choice.all : of_rank->second) & bit) != 0;
 }
 
-std::optional<std::string> plan_log_dir(const Options& options, const HostFacts& host) {
-  if (!options.log_dir || options.log_dir->empty()) return std::nullopt;
-  if (*options.log_dir == "/dev/null") return "";
-  if (options.log_dir->starts_with('/') || host.working_directory.empty()) return options.log_dir;
-  return host.working_directory + "/" + *options.log_dir;
-}
-
-Result<void> check_output(const Options& options) {
-  const bool is_raw = options.output == OutputMode::Raw;
-  if (is_raw && (options.timestamps || options.gather_logs))
-    return usage_error(
-        options.timestamps ? "--timestamps" : "--gather-logs",
-        "it cannot be combined with --output=raw: those lines do not pass through drun");
-  const bool is_filtered =
-      !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
-  if (is_filtered && options.gather_logs)
-    return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
-                       "they cannot be combined with --gather-logs; search its log files instead");
-  return {};
-}
-
 OutputMode output_mode(const Options& options) {
   const bool is_given = options.sources.contains("--output");
   return options.gather_logs && !is_given ? OutputMode::Labeled : options.output;
@@ -382,6 +361,31 @@ Result<ResolvedOptions> resolve_all(const Options& given, const HostFacts& whole
 std::optional<std::string> chosen_label(const Options& options, const HostFacts& host) {
   if (options.label && !options.label->empty()) return options.label;
   return variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+}
+
+bool names_log_directory(const Options& options) {
+  return options.log_dir && !options.log_dir->empty() && *options.log_dir != "/dev/null";
+}
+
+std::optional<std::string> plan_log_dir(const Options& options, const HostFacts& host) {
+  if (!options.log_dir || options.log_dir->empty()) return std::nullopt;
+  if (*options.log_dir == "/dev/null") return "";
+  if (options.log_dir->starts_with('/') || host.working_directory.empty()) return options.log_dir;
+  return host.working_directory + "/" + *options.log_dir;
+}
+
+Result<void> check_output(const Options& options) {
+  const bool is_raw = options.output == OutputMode::Raw;
+  if (is_raw && (options.timestamps || options.gather_logs))
+    return usage_error(
+        options.timestamps ? "--timestamps" : "--gather-logs",
+        "it cannot be combined with --output=raw: those lines do not pass through drun");
+  const bool is_filtered =
+      !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
+  if (is_filtered && options.gather_logs)
+    return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
+                       "they cannot be combined with --gather-logs; search its log files instead");
+  return {};
 }
 
 Result<ReportFiles> report_files(const std::vector<std::string>& names, const HostFacts& host) {

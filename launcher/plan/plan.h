@@ -38,6 +38,15 @@ inline constexpr const char* kHostRoleLabel =
 // The label chosen by the user with the option or torchrun's variable.
 std::optional<std::string> chosen_label(const Options& options, const HostFacts& host);
 
+// --- Log files
+
+// Whether --log-dir names a directory.
+bool names_log_directory(const Options& options);
+// The absolute path for --log-dir. Absent: a temporary directory; empty: no files.
+std::optional<std::string> plan_log_dir(const Options& options, const HostFacts& host);
+// Rejects options that do not fit --output=raw or --gather-logs.
+Result<void> check_output(const Options& options);
+
 // --report: at most one file of each kind.
 struct ReportFiles {
   std::optional<std::string> json{};
@@ -68,6 +77,13 @@ struct Plan {
 };
 
 Result<Plan> make_plan(const Options& options, const HostFacts& host);
+
+// --- As text and as JSON (plan_text.cc): the output of --dry-run. docs/reference/json.md describes
+// the JSON form.
+
+// Ends with a newline. Lines are not wrapped.
+std::string plan_text(const Plan& plan);
+std::string plan_json(const Plan& plan);
 
 // --- The placement of workers (placement.cc): CPUs, memory, devices and threads of every worker,
 // and the wrapper command of some

@@ -1,5 +1,3 @@
-#include "launcher/plan/plan_text.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +8,7 @@
 #include "launcher/base/words.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/placement/place.h"
+#include "launcher/plan/plan.h"
 #include "launcher/plan/programs.h"
 #include "rendezvous/net/endpoint.h"
 

@@ -3,7 +3,6 @@
 #include "launcher/hosts/host_plan.h"
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -1,7 +1,7 @@
 // Tests where the log files of a job over ssh are written.
 #include "launcher/hosts/host_plan.h"
 
-#include "launcher/plan/plan_text.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

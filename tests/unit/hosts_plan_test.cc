@@ -6,7 +6,6 @@
 #include "agent/spawn/command.h"
 #include "launcher/base/version.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

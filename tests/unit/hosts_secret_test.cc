@@ -1,6 +1,6 @@
 // Tests the secret that a job on other machines has by default.
 #include "launcher/hosts/host_plan.h"
-#include "launcher/plan/plan_text.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

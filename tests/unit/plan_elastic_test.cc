@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 #include "tests/support/variables.h"

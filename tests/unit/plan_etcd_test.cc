@@ -1,7 +1,6 @@
 #include "launcher/plan/rendezvous.h"
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

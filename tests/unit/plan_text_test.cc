@@ -1,4 +1,4 @@
-#include "launcher/plan/plan_text.h"
+#include "launcher/plan/plan.h"
 
 #include <nlohmann/json.hpp>
 

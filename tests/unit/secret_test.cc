@@ -1,7 +1,6 @@
 #include "rendezvous/tls/secret.h"
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "rendezvous/server/member_addresses.h"
 #include "tests/support/catch.h"
 

@@ -6,7 +6,6 @@
 #include "launcher/cli/parse_programs.h"
 #include "launcher/hosts/host_plan.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plan_text.h"
 #include "launcher/plan/programs.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
