@@ -24,6 +24,13 @@ std::string joined(const Parts& parts, std::string_view separator, TextOf text_o
   return text;
 }
 
+// Views of the parts, without blanks around them.
+inline std::vector<std::string_view> trimmed_parts(std::string_view text, char separator) {
+  std::vector<std::string_view> parts = split(text, separator);
+  for (std::string_view& part : parts) part = trimmed(part);
+  return parts;
+}
+
 // Views of the lines, without their ends. A line end at the end of the text begins no further line.
 inline std::vector<std::string_view> lines_of(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);

@@ -175,17 +175,9 @@ std::string entry_text(const OptionSyntax& option) {
     const bool may_lack_value = option.value == OptionSyntax::Value::MayFollow;
     text.append(may_lack_value ? "[=" : " ").append(option.type).append(may_lack_value ? "]" : "");
   }
-  if (text.size() + 2 > kTextAt)
-    text.append(1, '\n').append(kTextAt, ' ');
-  else
-    text.append(kTextAt - text.size(), ' ');
-  bool is_first = true;
-  for (const std::string& line : wrapped(option.text, kColumns - kTextAt)) {
-    if (!is_first) text.append(1, '\n').append(kTextAt, ' ');
-    text += line;
-    is_first = false;
-  }
-  return text + '\n';
+  const std::string new_line = '\n' + std::string(kTextAt, ' ');
+  text += text.size() + 2 > kTextAt ? new_line : std::string(kTextAt - text.size(), ' ');
+  return text + joined(wrapped(option.text, kColumns - kTextAt), new_line) + '\n';
 }
 
 }  // namespace
@@ -394,11 +386,8 @@ std::string short_usage(std::string_view invoked_as) {
          name + " --help\n";
 }
 
-}  // namespace drun
-
 // --- The manual page, in roff (groff_man(7))
 
-namespace drun {
 namespace {
 
 constexpr std::string_view kDescription = R"(.SH DESCRIPTION

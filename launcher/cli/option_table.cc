@@ -9,14 +9,10 @@
 #include "launcher/facts/files.h"
 
 namespace drun {
-namespace {
-
-using Value = OptionSyntax::Value;
-
-}  // namespace
 
 void OptionTable::add(const char* names, Target target, const char* type, const char* text,
                       OptionTraits traits) {
+  using Value = OptionSyntax::Value;
   const std::string_view all = names;
   const bool is_flag = std::holds_alternative<bool*>(target);
   constexpr std::size_t kUsual = 128;
@@ -45,15 +41,9 @@ std::vector<OptionSyntax> OptionTable::syntax() const {
 }
 
 std::string OptionTable::source_text(std::string_view name, Source source) const {
-  switch (source.kind) {
-    case Source::Kind::Variable:
-      return variable_name(name);
-    case Source::Kind::File:
-      return config_file_;
-    case Source::Kind::CommandLine:
-      break;
-  }
-  return std::string(name);
+  return source.kind == Source::Kind::Variable ? variable_name(name)
+         : source.kind == Source::Kind::File   ? config_file_
+                                               : std::string(name);
 }
 
 std::map<std::string, std::string> OptionTable::sources() const {

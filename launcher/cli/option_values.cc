@@ -47,12 +47,6 @@ constexpr OptionWord<Device> kDeviceWords[] = {
 constexpr OptionWord<MapBy::Order> kMapByWords[] = {{"slot", MapBy::Order::Slot},
                                                     {"node", MapBy::Order::Node}};
 
-std::vector<std::string_view> trimmed_parts(std::string_view text, char separator) {
-  std::vector<std::string_view> parts = split(text, separator);
-  for (std::string_view& part : parts) part = trimmed(part);
-  return parts;
-}
-
 Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zero) {
   constexpr double kMostSeconds = 1e9;  // over 30 years; more would overflow clock arithmetic
   const std::optional<double> value = number<double>(text);

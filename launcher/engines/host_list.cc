@@ -49,8 +49,7 @@ bool is_list(std::string_view text) { return text.find_first_of(",-") != text.np
 std::optional<int> size_of_list(std::string_view text) {
   std::vector<Span> spans;
   std::set<std::string_view> names;
-  for (const std::string_view part : split(text, ',')) {
-    const std::string_view entry = trimmed(part);
+  for (const std::string_view entry : trimmed_parts(text, ',')) {
     if (is_name(entry)) {
       names.insert(entry);
     } else if (const auto span = span_of(entry)) {

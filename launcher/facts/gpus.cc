@@ -143,9 +143,6 @@ std::optional<GpuTable> ask_nvml(const std::string& library) {
   return table;
 }
 
-}  // namespace drun
-
-namespace drun {
 namespace {
 
 std::optional<int> memory_node(const std::string& root, const std::string& pci_address) {

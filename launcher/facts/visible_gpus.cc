@@ -17,12 +17,6 @@ struct Named {
   std::string identity{};
 };
 
-std::vector<std::string_view> entries_of(std::string_view list) {
-  std::vector<std::string_view> entries = split(list, ',');
-  for (std::string_view& entry : entries) entry = trimmed(entry);
-  return entries;
-}
-
 std::optional<std::size_t> entry_number(std::string_view text) {
   return whole_number<std::size_t>(text);
 }
@@ -84,7 +78,7 @@ std::vector<std::string> named_devices(std::string_view list, Find find_device) 
   std::vector<std::string> names;
   std::vector<std::string> identities;
   std::optional<EntryKind> kind;
-  for (const std::string_view entry : entries_of(list)) {
+  for (const std::string_view entry : trimmed_parts(list, ',')) {
     const std::optional<Named> device = find_device(entry);
     if (!device || kind.value_or(device->kind) != device->kind) break;
     kind = device->kind;
@@ -155,7 +149,7 @@ std::optional<std::string> container_list(const std::optional<std::string>& aske
   const std::string_view text = trimmed(asked ? std::string_view(*asked) : std::string_view());
   if (text.empty() || text == "all" || text == "void" || text.starts_with('/')) return std::nullopt;
   if (text == "none") return "";
-  const std::vector<std::string_view> entries = entries_of(text);
+  const std::vector<std::string_view> entries = trimmed_parts(text, ',');
   if (entries.size() >= all_names(table).size()) return std::nullopt;
   std::vector<std::string> names;
   for (const std::string_view entry : entries) {

@@ -8,6 +8,7 @@
 #include "launcher/base/text.h"
 #include "launcher/base/words.h"
 #include "launcher/hosts/host_plan.h"
+#include "launcher/plan/programs.h"
 #include "rendezvous/net/endpoint.h"
 
 namespace drun::hosts {
@@ -139,8 +140,6 @@ std::string host_plan_text(const HostPlan& plan) {
 std::string host_plan_json(const HostPlan& plan) {
   Json nodes = Json::array();
   for (const HostNode& node : plan.nodes) {
-    Json environment = Json::object();
-    for (const auto& [name, value] : node.environment) environment[name] = value;
     Json programs = Json::array();
     for (const ProgramOptions& program : programs_on(plan, node))
       programs.push_back(program_json(program));
@@ -150,7 +149,7 @@ std::string host_plan_json(const HostPlan& plan) {
                      {"workers", node.workers ? Json(*node.workers) : Json(nullptr)},
                      {"ssh", node.ssh_command},
                      {"programs", std::move(programs)},
-                     {"environment", std::move(environment)}});
+                     {"environment", variables_json(node.environment)}});
   }
   const Json json = {
       {"schema", "drun.hosts/1"},

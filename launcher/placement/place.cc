@@ -57,34 +57,6 @@ std::map<int, int> lowest_cpus(const Topology& topology, int Cpu::*group) {
   return lowest;
 }
 
-// Without GPUs: of n workers, worker r gets the core at position r/n, or the part of the machine
-// around it.
-class ByCore {
- public:
-  ByCore(const Topology& topology, const PlacementRequest& wish)
-      : wish_(wish), cpus_(allowed(topology)), cores_(core_leaders(cpus_)) {}
-
-  Result<Cpus> of_worker(int local_rank) const {
-    const auto workers = static_cast<std::size_t>(wish_.workers);
-    if (wish_.bind_to == BindTo::Core && workers > cores_.size()) {
-      return refusal(counted(workers, "worker") + " with a core each, and this process may use " +
-                     counted(cores_.size(), "core") +
-                     "; start fewer, or bind to numa, socket or none");
-    }
-    const Cpu& at = *cores_[static_cast<std::size_t>(local_rank) * cores_.size() / workers];
-    return those(cpus_, [&at, this](const Cpu* cpu) {
-      if (wish_.bind_to == BindTo::Core) return cpu->core == at.core;
-      if (wish_.bind_to == BindTo::Socket) return cpu->package == at.package;
-      return cpu->memory_node == at.memory_node;
-    });
-  }
-
- private:
-  const PlacementRequest& wish_;
-  Cpus cpus_;
-  Cpus cores_;
-};
-
 // With GPUs: the union of the CPUs that torchrun would assign for each GPU of the worker.
 class ByGpu {
  public:
@@ -237,12 +209,13 @@ Result<WorkerPlacement> placement(const Cpus& cpus, const Topology& topology, Me
   return place;
 }
 
-template <typename By>
-Result<std::vector<WorkerPlacement>> place_all(const By& by, const Topology& topology,
+// `cpus_of` returns the CPUs of a local rank.
+template <typename CpusOf>
+Result<std::vector<WorkerPlacement>> place_all(const CpusOf& cpus_of, const Topology& topology,
                                                const PlacementRequest& wish) {
   std::vector<WorkerPlacement> places;
   for (int local_rank = 0; local_rank < wish.workers; ++local_rank) {
-    const Result<Cpus> cpus = by.of_worker(local_rank);
+    const Result<Cpus> cpus = cpus_of(local_rank);
     if (!cpus) return cpus.error();
     if (cpus->empty()) {  // no GPU
       places.emplace_back();
@@ -255,6 +228,29 @@ Result<std::vector<WorkerPlacement>> place_all(const By& by, const Topology& top
   return places;
 }
 
+// Without GPUs: of n workers, worker r gets the core at position r/n, or the part of the machine
+// around it.
+Result<std::vector<WorkerPlacement>> place_by_core(const Topology& topology,
+                                                   const PlacementRequest& wish) {
+  const Cpus cpus = allowed(topology);
+  const Cpus cores = core_leaders(cpus);
+  const auto workers = static_cast<std::size_t>(wish.workers);
+  if (wish.bind_to == BindTo::Core && workers > cores.size()) {
+    return refusal(counted(workers, "worker") + " with a core each, and this process may use " +
+                   counted(cores.size(), "core") +
+                   "; start fewer, or bind to numa, socket or none");
+  }
+  const auto cpus_of = [&](int local_rank) -> Result<Cpus> {
+    const Cpu& at = *cores[static_cast<std::size_t>(local_rank) * cores.size() / workers];
+    return those(cpus, [&](const Cpu* cpu) {
+      if (wish.bind_to == BindTo::Core) return cpu->core == at.core;
+      if (wish.bind_to == BindTo::Socket) return cpu->package == at.package;
+      return cpu->memory_node == at.memory_node;
+    });
+  };
+  return place_all(cpus_of, topology, wish);
+}
+
 }  // namespace
 
 Result<std::vector<WorkerPlacement>> place_workers(const Topology& topology,
@@ -263,17 +259,12 @@ Result<std::vector<WorkerPlacement>> place_workers(const Topology& topology,
     return std::vector<WorkerPlacement>(static_cast<std::size_t>(wish.workers));
   if (allowed(topology).empty())
     return refusal("the system reports no CPU that this process may use; leave it out");
-  switch (wish.bind_to) {
-    case BindTo::Core:
-    case BindTo::Socket:
-    case BindTo::Numa:
-      return place_all(ByCore(topology, wish), topology, wish);
-    default:
-      break;
-  }
+  if (wish.bind_to == BindTo::Core || wish.bind_to == BindTo::Socket ||
+      wish.bind_to == BindTo::Numa)
+    return place_by_core(topology, wish);
   const ByGpu by_gpu(topology, wish);
   if (const Result<void> fits = by_gpu.check(); !fits) return fits.error();
-  return place_all(by_gpu, topology, wish);
+  return place_all([&](int local_rank) { return by_gpu.of_worker(local_rank); }, topology, wish);
 }
 
 std::vector<int> fair_threads(const Topology& topology, const std::vector<WorkerPlacement>& places,

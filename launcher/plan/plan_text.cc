@@ -220,8 +220,6 @@ std::string plan_text(const Plan& plan) {
 std::string plan_json(const Plan& plan) {
   const AgentSpec& agent = plan.agent;
   const JoinSpec& join = agent.join;
-  Json environment = Json::object();
-  for (const auto& [name, value] : first_workers_environment(agent)) environment[name] = value;
   Json streams = Json::array();
   for (std::size_t i = 0; i < agent.output.streams.size(); ++i) {
     streams.push_back(Json{{"local_rank", i},
@@ -255,7 +253,7 @@ std::string plan_json(const Plan& plan) {
       {"programs", programs_json(agent.worker.programs)},
       {"wrap", wrap_json(agent.worker.wrap)},
       {"preload", agent.worker.preload.modules},
-      {"environment", environment},
+      {"environment", variables_json(first_workers_environment(agent))},
       {"placement", placement_json(agent.worker.placements)},
       {"output", Json{{"mode", option_word(kOutputWords, agent.output.mode)},
                       {"timestamps", agent.output.has_timestamps},

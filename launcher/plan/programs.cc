@@ -261,6 +261,12 @@ std::vector<int> gpus_of_workers(const Options& options, int workers) {
   return has_any ? gpus : std::vector<int>();
 }
 
+Json variables_json(const std::vector<EnvironmentEntry>& variables) {
+  Json json = Json::object();
+  for (const auto& [name, value] : variables) json[name] = value;
+  return json;
+}
+
 std::string local_ranks_text(int first, int count) {
   if (count == 1) return "local rank " + std::to_string(first);
   return "local ranks " + std::to_string(first) + " to " + std::to_string(first + count - 1);
@@ -286,13 +292,11 @@ Json programs_json(const std::vector<ProgramSpec>& programs) {
   Json list = Json::array();
   int first = 0;
   for (const ProgramSpec& program : programs) {
-    Json variables = Json::object();
-    for (const auto& [name, value] : program.environment) variables[name] = value;
     list.push_back(Json{{"role", program.role},
                         {"local_rank", first},
                         {"workers", program.workers},
                         {"command", program.argv},
-                        {"variables", std::move(variables)}});
+                        {"variables", variables_json(program.environment)}});
     first += program.workers;
   }
   return list;

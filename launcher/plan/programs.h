@@ -70,6 +70,8 @@ std::string programs_problem(const Options& options, const HostFacts& host);
 // GPUs.
 std::vector<int> gpus_of_workers(const Options& options, int workers);
 
+// An object of the variables and their values.
+nlohmann::ordered_json variables_json(const std::vector<EnvironmentEntry>& variables);
 // "local rank 4", "local ranks 0 to 3".
 std::string local_ranks_text(int first, int count);
 // Every line ends with a newline; empty without several programs.

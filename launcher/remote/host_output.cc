@@ -100,10 +100,6 @@ std::string HostReceiver::end() {
   return words;
 }
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
-
 HostLines::HostLines(asio::io_context& io, const Log& log, const OutputSpec& spec,
                      HostConsoles consoles, Listener listener)
     : log_(log),

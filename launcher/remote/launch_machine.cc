@@ -346,9 +346,6 @@ bool is_over(const Launching& state) {
                      [](const HostProgress& host) { return host.state == HostState::Ended; });
 }
 
-}  // namespace drun::hosts
-
-namespace drun::hosts {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;

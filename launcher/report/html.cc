@@ -199,7 +199,7 @@ class Page {
     write_slow();
     write_marks();
     write_setting();
-    write_notes();
+    write_list("notes", "Notes", job_.notes);
     out_ += "</main></body></html>\n";
     return std::move(out_);
   }
@@ -214,7 +214,9 @@ class Page {
   void write_slow();
   void write_marks();
   void write_setting();
-  void write_notes();
+  // A section with a list; none if there are no lines.
+  void write_list(const std::string& id, const std::string& title,
+                  const std::vector<std::string>& lines);
   void write_axis();
   void write_group(std::size_t first, std::size_t last);
   void write_node(std::size_t index);
@@ -615,11 +617,9 @@ void Page::write_ledger() {
 }
 
 void Page::write_slow() {
-  if (job_.slow.empty()) return;
-  begin_section("slow", "Slow ranks and nodes");
-  out_ += "<ul>";
-  for (const timeline::Slow& slow : job_.slow) out_ += "<li>" + html_text(words_of(slow)) + "</li>";
-  out_ += "</ul></section>\n";
+  std::vector<std::string> lines;
+  for (const timeline::Slow& slow : job_.slow) lines.push_back(words_of(slow));
+  write_list("slow", "Slow ranks and nodes", lines);
 }
 
 void Page::write_marks() {
@@ -661,11 +661,12 @@ void Page::write_setting() {
   out_ += "</section>\n";
 }
 
-void Page::write_notes() {
-  if (job_.notes.empty()) return;
-  begin_section("notes", "Notes");
+void Page::write_list(const std::string& id, const std::string& title,
+                      const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  begin_section(id, title);
   out_ += "<ul class=\"notes\">";
-  for (const std::string& note : job_.notes) out_ += "<li>" + html_text(note) + "</li>";
+  for (const std::string& line : lines) out_ += "<li>" + html_text(line) + "</li>";
   out_ += "</ul></section>\n";
 }
 

@@ -68,48 +68,38 @@ Json to_json(const Failure& failure) {
               {"stderr_file", or_null(failure.stderr_file)}};
 }
 
-Json all_of(const std::vector<Failure>& failures) {
+Json to_json(const LeftOut& node) {
+  return Json{{"node_rank", node.node_rank},
+              {"host", node.host},
+              {"round", node.round},
+              {"reason", node.reason}};
+}
+
+Json to_json(const InjectedFault& fault) {
+  return Json{{"fault", fault.fault},
+              {"time", fault.time ? Json(utc_time(*fault.time)) : Json(nullptr)},
+              {"rank", or_null(fault.rank)},
+              {"node_rank", fault.time ? Json(fault.node_rank) : Json(nullptr)},
+              {"host", or_null(fault.host)},
+              {"round", fault.time ? Json(fault.round) : Json(nullptr)},
+              {"followed", fault.followed}};
+}
+
+Json to_json(const RankRange& range) { return Json::array({range.first, range.last}); }
+
+Json to_json(const agent::ReportedTimeout& timeout);
+
+template <typename T>
+Json all_of(const std::vector<T>& elements) {
   Json list = Json::array();
-  for (const Failure& failure : failures) list.push_back(to_json(failure));
+  for (const T& element : elements) list.push_back(to_json(element));
   return list;
 }
 
-Json all_of(const std::vector<LeftOut>& nodes) {
-  Json list = Json::array();
-  for (const LeftOut& node : nodes)
-    list.push_back(Json{{"node_rank", node.node_rank},
-                        {"host", node.host},
-                        {"round", node.round},
-                        {"reason", node.reason}});
-  return list;
-}
-
-Json all_of(const std::vector<InjectedFault>& faults) {
-  Json list = Json::array();
-  for (const InjectedFault& fault : faults)
-    list.push_back(Json{{"fault", fault.fault},
-                        {"time", fault.time ? Json(utc_time(*fault.time)) : Json(nullptr)},
-                        {"rank", or_null(fault.rank)},
-                        {"node_rank", fault.time ? Json(fault.node_rank) : Json(nullptr)},
-                        {"host", or_null(fault.host)},
-                        {"round", fault.time ? Json(fault.round) : Json(nullptr)},
-                        {"followed", fault.followed}});
-  return list;
-}
-
-Json to_json(const RankRanges& ranks) {
-  Json list = Json::array();
-  for (const RankRange& range : ranks) list.push_back({range.first, range.last});
-  return list;
-}
-
-Json all_of(const std::vector<agent::ReportedTimeout>& timeouts) {
-  Json list = Json::array();
-  for (const agent::ReportedTimeout& timeout : timeouts)
-    list.push_back(Json{{"ranks", to_json(timeout.ranks)},
-                        {"call", or_null(timeout.call)},
-                        {"time", utc_time(timeout.first)}});
-  return list;
+Json to_json(const agent::ReportedTimeout& timeout) {
+  return Json{{"ranks", all_of(timeout.ranks)},
+              {"call", or_null(timeout.call)},
+              {"time", utc_time(timeout.first)}};
 }
 
 // The value of "outcome", and the fields for this kind of outcome.
