@@ -73,16 +73,18 @@ class Printer {
 struct RemoteLog {
   std::string socket{};
   agent::LogQuery query{};
+  const LinePattern* pattern = nullptr;
+  bool has_label = false;  // its lines get the label that its agent names
 };
 
 // One stream of one rank in one round.
 class LogFile {
  public:
   LogFile(std::string path, LogLines lines) : path_(std::move(path)), lines_(std::move(lines)) {}
-  LogFile(RemoteLog remote, LogLines lines)
+  explicit LogFile(RemoteLog remote)
       : path_(ranks_text({{remote.query.rank, remote.query.rank}}) +
               (remote.query.is_stderr ? " stderr" : " stdout")),
-        lines_(std::move(lines)),
+        lines_("", remote.pattern),
         remote_(std::move(remote)) {}
 
   // Why it cannot be read, or nothing. Does nothing if it is open.
@@ -93,17 +95,14 @@ class LogFile {
   }
 
   bool is_remote() const { return remote_.has_value(); }
-  bool is_open() const { return fd_ || is_open_; }
   // Of the node that has the rank, as far as it has answered.
   std::optional<int> latest_round() const { return latest_round_; }
   std::optional<int> round() const { return remote_ ? remote_->query.round : std::nullopt; }
-  const std::string& label() const { return label_; }
-  void set_lines(LogLines lines) { lines_ = std::move(lines); }
   // The same stream of a later round.
-  LogFile in_next_round(LogLines lines) const {
+  LogFile in_next_round() const {
     RemoteLog next = *remote_;
     next.query.round = *next.query.round + 1;
-    return LogFile(std::move(next), std::move(lines));
+    return LogFile(std::move(next));
   }
   bool has_trouble() const { return has_trouble_; }
 
@@ -133,7 +132,7 @@ class LogFile {
     note_round(*part);
     if (!part->note.empty()) return path_ + ": " + part->note;
     if (!remote_->query.round) remote_->query.round = part->round;
-    label_ = part->label;
+    lines_ = LogLines(remote_->has_label ? part->label : "", remote_->pattern);
     is_open_ = true;
     if (tail)
       offset_ = tail_offset([this](auto offset, auto bytes) { return read_at(offset, bytes); },
@@ -192,7 +191,6 @@ class LogFile {
   UniqueFd fd_;
   std::optional<RemoteLog> remote_{};
   std::optional<int> latest_round_{};
-  std::string label_{};
   bool is_open_ = false;      // the remote one
   bool has_trouble_ = false;  // with the last part of a remote one
   std::uint64_t offset_ = 0;
@@ -404,11 +402,6 @@ class LogsView {
     if (round && count_of(missing) <= kMostRemoteRanks) add_remote(missing, round);
   }
 
-  // Lines of a file of another node get the label that its agent names.
-  void label_remote(LogFile& file) const {
-    if (file.is_remote()) file.set_lines(LogLines(has_labels_ ? file.label() : "", pattern_));
-  }
-
   bool has_wanted_file(const RankLogs& rank) const {
     return (command_.has_stdout && !rank.stdout_file.empty()) ||
            (command_.has_stderr && !rank.stderr_file.empty());
@@ -424,7 +417,6 @@ class LogsView {
         continue;
       }
       stream->trouble = stream->file.open(stream->tail);
-      label_remote(stream->file);
       if (stream->trouble.empty())
         readable.insert(stream->rank);
       else if (trouble.empty())
@@ -451,8 +443,9 @@ class LogsView {
                .tail = has_tail_ ? tail_ : std::nullopt,
                .file = LogFile(
                    RemoteLog{.socket = socket,
-                             .query = {.rank = rank, .round = round, .is_stderr = is_stderr}},
-                   LogLines("", pattern_))});
+                             .query = {.rank = rank, .round = round, .is_stderr = is_stderr},
+                             .pattern = pattern_,
+                             .has_label = has_labels_})});
         }
       }
     }
@@ -500,9 +493,7 @@ class LogsView {
     const auto now = std::chrono::steady_clock::now();
     if (now < stream.next_look) return true;
     stream.next_look = now + kRemoteInterval;
-    const bool was_open = stream.file.is_open();
     bool can_read = stream.file.open(stream.tail).empty();
-    if (can_read && !was_open) label_remote(stream.file);
     if (can_read && !print_rest(stream.file, false)) return false;
     can_read = can_read && !stream.file.has_trouble();
     if (!stream.file.round() || stream.file.latest_round().value_or(0) <= *stream.file.round())
@@ -513,7 +504,7 @@ class LogsView {
     stream.is_over = is_read_here(stream, *stream.file.round() + 1);
     if (stream.is_over) return true;
     stream.looks_in_vain = 0;
-    stream.file = stream.file.in_next_round(LogLines("", pattern_));
+    stream.file = stream.file.in_next_round();
     stream.tail.reset();
     stream.next_look = now;
     return true;
