@@ -50,12 +50,22 @@ bool flag_of(const EventJson& event, const char* name) {
   return found != event.end() && found->is_boolean() && found->get<bool>();
 }
 
+const EventJson& list_of(const EventJson& event, const char* name) {
+  static const EventJson kEmpty = EventJson::array();
+  const auto found = event.find(name);
+  return found != event.end() && found->is_array() ? *found : kEmpty;
+}
+
+const EventJson& object_of(const EventJson& event, const char* name) {
+  static const EventJson kEmpty = EventJson::object();
+  const auto found = event.find(name);
+  return found != event.end() && found->is_object() ? *found : kEmpty;
+}
+
 std::vector<std::string> words_of(const EventJson& event, const char* name, std::size_t most_words,
                                   std::size_t most_bytes) {
   std::vector<std::string> words;
-  const auto found = event.find(name);
-  if (found == event.end() || !found->is_array()) return words;
-  for (const EventJson& word : *found) {
+  for (const EventJson& word : list_of(event, name)) {
     if (words.size() == most_words) break;
     if (word.is_string()) words.push_back(cut(word.get<std::string>(), most_bytes));
   }
@@ -132,9 +142,7 @@ TimedFailure failure_of(const EventJson& event, double at_s) {
 
 RankRanges ranks_of(const EventJson& event) {
   RankRanges ranks;
-  const auto found = event.find("ranks");
-  if (found == event.end() || !found->is_array()) return ranks;
-  for (const EventJson& range : *found) {
+  for (const EventJson& range : list_of(event, "ranks")) {
     if (!range.is_array() || range.size() != 2 || !range[0].is_number_integer() ||
         !range[1].is_number_integer())
       continue;
@@ -148,9 +156,7 @@ RankRanges ranks_of(const EventJson& event) {
 
 std::vector<TimedFailure> failures_of(const EventJson& event, double at_s) {
   std::vector<TimedFailure> failures;
-  const auto found = event.find("failures");
-  if (found == event.end() || !found->is_array()) return failures;
-  for (const EventJson& failure : *found) {
+  for (const EventJson& failure : list_of(event, "failures")) {
     if (failures.size() == kMostFailures) break;
     if (failure.is_object()) failures.push_back(failure_of(failure, at_s));
   }
@@ -158,9 +164,7 @@ std::vector<TimedFailure> failures_of(const EventJson& event, double at_s) {
 }
 
 std::optional<agent::Diagnosis> diagnosis_of(const EventJson& event) {
-  const auto found = event.find("diagnosis");
-  if (found == event.end() || !found->is_object()) return std::nullopt;
-  const EventJson& fields = *found;
+  const EventJson& fields = object_of(event, "diagnosis");
   constexpr std::size_t kMostPartBytes = 1024;
   agent::Diagnosis diagnosis{
       .fault = agent::fault_named(text_of(fields, "class")),

@@ -30,6 +30,9 @@ std::string text_of(const EventJson& event, const char* name, std::size_t most =
 std::optional<double> number_of(const EventJson& event, const char* name);  // finite
 int int_of(const EventJson& event, const char* name, int least = 0);
 bool flag_of(const EventJson& event, const char* name);
+// An empty list if the field is not a list, and an empty object if it is not an object.
+const EventJson& list_of(const EventJson& event, const char* name);
+const EventJson& object_of(const EventJson& event, const char* name);
 std::vector<std::string> words_of(const EventJson& event, const char* name, std::size_t most_words,
                                   std::size_t most_bytes);
 RankRanges ranks_of(const EventJson& event);  // "ranks": [[0, 3], [8, 8]]

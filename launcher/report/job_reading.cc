@@ -100,9 +100,8 @@ void JobReading::agent_started(NodeReading& reading, const Event& event) {
   if (job_.command.empty()) job_.command = words_of(fields, "command", kMostWords, 4096);
   if (job_.drun_version.empty()) job_.drun_version = text_of(fields, "drun_version");
   if (job_.kernel.empty()) job_.kernel = text_of(fields, "kernel");
-  const auto environment = fields.find("environment");
-  if (job_.environment.empty() && environment != fields.end() && environment->is_object()) {
-    for (const auto& [name, value] : environment->items()) {
+  if (job_.environment.empty()) {
+    for (const auto& [name, value] : object_of(fields, "environment").items()) {
       if (job_.environment.size() == kMostWords) break;
       if (value.is_string())
         job_.environment.emplace_back(cut(name, kMostNameBytes),
@@ -110,9 +109,7 @@ void JobReading::agent_started(NodeReading& reading, const Event& event) {
     }
   }
   reading.log_directory = text_of(fields, "log_directory", 4096);
-  const auto placements = fields.find("worker_placements");
-  if (placements == fields.end() || !placements->is_array()) return;
-  for (const EventJson& placement : *placements) {
+  for (const EventJson& placement : list_of(fields, "worker_placements")) {
     if (!placement.is_object() || reading.cpus.size() >= kMostLocalRanks) continue;
     reading.cpus.push_back(text_of(placement, "cpus"));
     reading.devices.push_back(joined(words_of(placement, "devices", 64, 64), ","));
@@ -299,10 +296,9 @@ void JobReading::job_ended(NodeReading& reading, const Event& event) {
 
 // Collectives that ranks of the node had reported as timed out before the job was stopped.
 void JobReading::add_timeouts(const Event& event) {
-  const auto found = event.fields.find("timeouts");
   const std::optional<double> now_s = seconds_of(text_of(event.fields, "time"));
-  if (found == event.fields.end() || !found->is_array() || !now_s) return;
-  for (const EventJson& timeout : *found) {
+  if (!now_s) return;
+  for (const EventJson& timeout : list_of(event.fields, "timeouts")) {
     if (!timeout.is_object()) continue;
     const std::string call = text_of(timeout, "call");
     const double first_s = seconds_of(text_of(timeout, "time")).value_or(*now_s);
