@@ -20,6 +20,12 @@ std::size_t style_size(std::string_view text) {
   return end != text.npos && text[end] == 'm' ? end + 1 : 0;
 }
 
+// Whether a shell reads the character as it is.
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-./:,@%+").find(c) != std::string_view::npos;
+}
+
 }  // namespace
 
 std::string short_run_id(const std::string& id) {
@@ -43,6 +49,11 @@ std::string in_words(std::chrono::milliseconds duration) {
   if (seconds < 3600)
     return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
   return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
+}
+
+std::string painted(std::string_view color, std::string_view text, bool has_color) {
+  if (!has_color) return std::string(text);
+  return "\x1b[" + std::string(color) + "m" + std::string(text) + "\x1b[0m";
 }
 
 std::string in_words(double seconds) {
@@ -127,15 +138,6 @@ std::string printable(std::string_view line) {
   }
   return text;
 }
-
-namespace {
-
-bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_-./:,@%+").find(c) != std::string_view::npos;
-}
-
-}  // namespace
 
 std::string shell_quoted(std::string_view text) {
   const bool is_option = text.starts_with('-');  // --name=value; elsewhere = may be an assignment

@@ -19,6 +19,9 @@ std::string in_words(std::chrono::milliseconds duration);
 // The same for seconds from outside; "?" if they are not a duration.
 std::string in_words(double seconds);
 
+// The text in a color or style of terminals, such as "1;31", if there is color.
+std::string painted(std::string_view color, std::string_view text, bool has_color);
+
 // "1 node", "2 nodes". A negative count is shown as 0.
 template <std::integral Count>
 std::string counted(Count count, std::string_view thing) {

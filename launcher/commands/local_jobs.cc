@@ -71,67 +71,11 @@ std::string read_all(int fd, std::chrono::milliseconds limit) {
   return "";
 }
 
-}  // namespace
-
-std::vector<std::string> sockets_in(std::istream& list, const std::string& word, unsigned user) {
-  const std::string mine = "@" + word + "/" + (user == 0 ? "" : std::to_string(user) + "/");
-  std::vector<std::string> names;
-  for (std::string line; std::getline(list, line);) {
-    const std::size_t at = line.find(" @" + word + "/");
-    if (at == line.npos || !line.substr(at + 1).starts_with(mine)) continue;
-    names.push_back(line.substr(at + 2));
-  }
-  std::sort(names.begin(), names.end());  // each name is listed again for every connection
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
-
-bool is_socket_of(std::string_view name, int agent_pid) {
-  const auto owner = owner_of(name);
-  return owner && owner->agent_pid == agent_pid;
-}
-
-namespace {
-
 // Of this user, or of any user for root.
 std::vector<std::string> agent_sockets(const std::string& word) {
   std::ifstream list("/proc/net/unix");
   return sockets_in(list, word, geteuid());
 }
-
-}  // namespace
-
-std::string socket_of(const std::string& word, int agent_pid) {
-  for (const std::string& name : agent_sockets(word))
-    if (is_socket_of(name, agent_pid)) return name;
-  return "";
-}
-
-std::string ask_agent(const std::string& name, std::chrono::milliseconds limit,
-                      const std::string& request) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.size() + 1 > sizeof(address.sun_path)) return "";
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // A local connect does not block; EAGAIN means that the agent has too many clients.
-  if (!socket || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return "";
-  if (!is_honest(socket.get(), name)) return "";
-  // A request is short: an empty socket takes all of it. Without one, the agent may have answered
-  // and closed its end already, where even an empty send fails.
-  if (!request.empty() && send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
-                              static_cast<ssize_t>(request.size()))
-    return "";
-  return read_all(socket.get(), limit);
-}
-
-std::string ask_agent(const std::string& word, int agent_pid, std::chrono::milliseconds limit) {
-  const std::string name = socket_of(word, agent_pid);
-  return name.empty() ? "" : ask_agent(name, limit);
-}
-
-namespace {
 
 constexpr std::chrono::seconds kTimeForJob{5};  // agents answer within 3 s
 
@@ -177,7 +121,63 @@ std::optional<StatusNames> names_in_proc(std::string_view socket) {
                      .meeting_point = "null null"};
 }
 
+// Whether this is the pid of the drun with --local-nodes that started this node's drun, through its
+// launcher.
+bool is_started_by(const StatusNames& names, std::string_view pid) {
+  const auto drun = process_stat(names.drun_pid);
+  const auto launcher = drun ? process_stat(drun->parent) : std::nullopt;
+  return launcher && is_guarded(drun->parent) && pid == std::to_string(launcher->parent);
+}
+
 }  // namespace
+
+std::vector<std::string> sockets_in(std::istream& list, const std::string& word, unsigned user) {
+  const std::string mine = "@" + word + "/" + (user == 0 ? "" : std::to_string(user) + "/");
+  std::vector<std::string> names;
+  for (std::string line; std::getline(list, line);) {
+    const std::size_t at = line.find(" @" + word + "/");
+    if (at == line.npos || !line.substr(at + 1).starts_with(mine)) continue;
+    names.push_back(line.substr(at + 2));
+  }
+  std::sort(names.begin(), names.end());  // each name is listed again for every connection
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+bool is_socket_of(std::string_view name, int agent_pid) {
+  const auto owner = owner_of(name);
+  return owner && owner->agent_pid == agent_pid;
+}
+
+std::string socket_of(const std::string& word, int agent_pid) {
+  for (const std::string& name : agent_sockets(word))
+    if (is_socket_of(name, agent_pid)) return name;
+  return "";
+}
+
+std::string ask_agent(const std::string& name, std::chrono::milliseconds limit,
+                      const std::string& request) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (name.size() + 1 > sizeof(address.sun_path)) return "";
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // A local connect does not block; EAGAIN means that the agent has too many clients.
+  if (!socket || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return "";
+  if (!is_honest(socket.get(), name)) return "";
+  // A request is short: an empty socket takes all of it. Without one, the agent may have answered
+  // and closed its end already, where even an empty send fails.
+  if (!request.empty() && send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+                              static_cast<ssize_t>(request.size()))
+    return "";
+  return read_all(socket.get(), limit);
+}
+
+std::string ask_agent(const std::string& word, int agent_pid, std::chrono::milliseconds limit) {
+  const std::string name = socket_of(word, agent_pid);
+  return name.empty() ? "" : ask_agent(name, limit);
+}
 
 std::vector<LocalAgent> local_agents(const AnswerLimits& limits) {
   const auto began = std::chrono::steady_clock::now();
@@ -197,18 +197,6 @@ std::vector<LocalAgent> local_agents(const AnswerLimits& limits) {
   }
   return found;
 }
-
-namespace {
-
-// Whether this is the pid of the drun with --local-nodes that started this node's drun, through its
-// launcher.
-bool is_started_by(const StatusNames& names, std::string_view pid) {
-  const auto drun = process_stat(names.drun_pid);
-  const auto launcher = drun ? process_stat(drun->parent) : std::nullopt;
-  return launcher && is_guarded(drun->parent) && pid == std::to_string(launcher->parent);
-}
-
-}  // namespace
 
 std::vector<LocalAgent> agents_called(std::vector<LocalAgent> agents,
                                       const std::optional<std::string>& job) {

@@ -33,22 +33,6 @@ std::optional<std::size_t> terminal_columns() {
   return size.ws_col;
 }
 
-}  // namespace
-
-int show_list(const ListCommand& command) {
-  const std::vector<LocalAgent> agents = local_agents();
-  std::string text;
-  if (command.is_json) {
-    for (const std::string& status : job_statuses(agents)) text += status;
-  } else {
-    text = job_table(job_rows(agents), terminal_columns());
-  }
-  std::fputs(text.c_str(), stdout);
-  return 0;
-}
-
-namespace {
-
 constexpr int kRefreshMs = 1000;
 
 struct FoundJobs {
@@ -165,7 +149,31 @@ bool watch_as_text(const StatusCommand& command) {
   }
 }
 
+constexpr std::chrono::seconds kStacksLimit{20};  // agents answer within 12 s
+
+std::string shown(const StatusNames& job, const std::string& answer, bool is_json) {
+  const std::optional<agent::Evidence> evidence = agent::decode_evidence(answer);
+  if (is_json) return evidence ? evidence_json(*evidence, job.run_id) : "";
+  std::string text = printable(job.run_id) + "  agent " + std::to_string(job.agent_pid) + "\n";
+  if (!evidence) return text + "  it does not answer\n";
+  for (const std::string& line : evidence_lines(*evidence, 0))
+    text += "  " + printable(line) + "\n";
+  return text;
+}
+
 }  // namespace
+
+int show_list(const ListCommand& command) {
+  const std::vector<LocalAgent> agents = local_agents();
+  std::string text;
+  if (command.is_json) {
+    for (const std::string& status : job_statuses(agents)) text += status;
+  } else {
+    text = job_table(job_rows(agents), terminal_columns());
+  }
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
 
 int show_status(const StatusCommand& command) {
   const auto variable = [](const char* name) {
@@ -181,22 +189,6 @@ int show_status(const StatusCommand& command) {
   std::fprintf(stderr, "drun status: %s\n", no_such_job(command.job).c_str());
   return 1;
 }
-
-namespace {
-
-constexpr std::chrono::seconds kStacksLimit{20};  // agents answer within 12 s
-
-std::string shown(const StatusNames& job, const std::string& answer, bool is_json) {
-  const std::optional<agent::Evidence> evidence = agent::decode_evidence(answer);
-  if (is_json) return evidence ? evidence_json(*evidence, job.run_id) : "";
-  std::string text = printable(job.run_id) + "  agent " + std::to_string(job.agent_pid) + "\n";
-  if (!evidence) return text + "  it does not answer\n";
-  for (const std::string& line : evidence_lines(*evidence, 0))
-    text += "  " + printable(line) + "\n";
-  return text;
-}
-
-}  // namespace
 
 int show_stacks(const StacksCommand& command) {
   const std::vector<LocalAgent> called = agents_called(local_agents(), command.job);

@@ -21,23 +21,16 @@ std::optional<std::size_t> entry_number(std::string_view text) {
   return whole_number<std::size_t>(text);
 }
 
-// The only UUID with this prefix; nullopt if there are none or several.
-std::optional<std::string> only_one(std::string_view begin, const std::vector<std::string>& uuids) {
+// The only UUID of the devices with this prefix; nullopt if there are none or several.
+template <typename Device>
+std::optional<std::string> only_uuid(std::string_view begin, const std::vector<Device>& devices) {
   std::optional<std::string> found;
-  for (const std::string& uuid : uuids) {
-    if (!uuid.starts_with(begin)) continue;
+  for (const Device& device : devices) {
+    if (!device.uuid.starts_with(begin)) continue;
     if (found) return std::nullopt;
-    found = uuid;
+    found = device.uuid;
   }
   return found;
-}
-
-std::vector<std::string> gpu_uuids(const GpuTable& table) {
-  std::vector<std::string> uuids;
-  for (const Gpu& gpu : table.gpus) {
-    if (!gpu.uuid.empty()) uuids.push_back(gpu.uuid);
-  }
-  return uuids;
 }
 
 // "MIG-GPU-<uuid>/1/0": the name of an instance in drivers before 470.
@@ -52,19 +45,17 @@ std::optional<Named> mig_named(std::string_view entry, const GpuTable& table) {
   for (const MigInstance& mig : table.instances) {
     if (old_name(mig, table) == entry) return Named{.kind = EntryKind::Mig, .identity = mig.uuid};
   }
-  std::vector<std::string> uuids;
-  for (const MigInstance& mig : table.instances) uuids.push_back(mig.uuid);
-  const auto found = only_one(entry, uuids);
+  const auto found = only_uuid(entry, table.instances);
   return found ? std::optional(Named{.kind = EntryKind::Mig, .identity = *found}) : std::nullopt;
 }
 
 std::optional<Named> named(std::string_view entry, const GpuTable& table) {
   if (entry.starts_with("MIG-")) return mig_named(entry, table);
   if (entry.starts_with("GPU-")) {
-    const std::vector<std::string> uuids = gpu_uuids(table);
-    if (uuids.size() < table.gpus.size())
-      return Named{.kind = EntryKind::Gpu, .identity = std::string(entry)};
-    const auto found = only_one(entry, uuids);
+    const bool is_any_unknown = std::any_of(table.gpus.begin(), table.gpus.end(),
+                                            [](const Gpu& gpu) { return gpu.uuid.empty(); });
+    if (is_any_unknown) return Named{.kind = EntryKind::Gpu, .identity = std::string(entry)};
+    const auto found = only_uuid(entry, table.gpus);
     return found ? std::optional(Named{.kind = EntryKind::Gpu, .identity = *found}) : std::nullopt;
   }
   const auto index = entry_number(entry);

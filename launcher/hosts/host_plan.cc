@@ -28,15 +28,6 @@ Result<void> check_lines_home(const Options& options) {
   return check_output(options);
 }
 
-}  // namespace
-
-bool writes_files(const Options& options) {
-  return options.log_dir != "/dev/null" && !options.doctor &&
-         (has_streams(options.redirects) || has_streams(options.tee) || has_filters(options));
-}
-
-namespace {
-
 // Whether the hosts' lines are sent here.
 bool gathers_here(const Options& options) {
   if (options.hosts.leaves_logs_there || options.doctor) return false;
@@ -301,13 +292,20 @@ HostPlan frame_of(const Options& options, const HostFacts& host) {
 
 }  // namespace
 
+bool writes_files(const Options& options) {
+  return options.log_dir != "/dev/null" && !options.doctor &&
+         (has_streams(options.redirects) || has_streams(options.tee) || has_filters(options));
+}
+
 std::string address_of(const HostNode& node) {
   return node.address.empty() ? node.name : node.address;
 }
 
 Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                 const std::string& own_path) {
-  const Options options = given.hosts.local_nodes ? with_local_nodes(given) : given;
+  Options options = given;
+  if (const auto& local = given.hosts.local_nodes)
+    options.nnodes = NodeRange{.min = local->min, .max = local->max};
   if (Result<void> fits = check(given); !fits) return fits.error();
   if (host.working_directory.empty())
     return Error{ErrorCode::System,

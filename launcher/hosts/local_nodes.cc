@@ -77,12 +77,6 @@ Result<void> check_local_nodes(const Options& options) {
   return {};
 }
 
-Options with_local_nodes(Options options) {
-  const LocalNodes& nodes = *options.hosts.local_nodes;
-  options.nnodes = NodeRange{.min = nodes.min, .max = nodes.max};
-  return options;
-}
-
 Pool local_pool(const Options& options) {
   const int count = options.hosts.local_nodes->max;
   std::optional<int> slots;

@@ -24,9 +24,6 @@ inline constexpr int kNodePrefixBits = 24;
 
 Result<void> check_local_nodes(const Options& options);
 
-// Sets --nnodes from --local-nodes.
-Options with_local_nodes(Options options);
-
 // node0, node1, ... with enough slots for --np.
 Pool local_pool(const Options& options);
 

@@ -29,6 +29,18 @@ std::optional<WallTime> slurms_end(const HostFacts& host) {
   return WallTime(std::chrono::seconds(*seconds));
 }
 
+constexpr const char* kTerminationSignals[] = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
+
+std::vector<std::string> signal_names(const Options& options) {
+  return options.signals_to_handle.value_or(
+      std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
+}
+
+// SIGIO is the guardian's (guardian.h).
+bool can_be_handled(int signal) {
+  return signal != SIGKILL && signal != SIGSTOP && signal != SIGCHLD && signal != SIGIO;
+}
+
 }  // namespace
 
 Result<std::optional<DeadlineSpec>> plan_deadline(const Options& options, const HostFacts& host,
@@ -64,22 +76,6 @@ Result<std::optional<DeadlineSpec>> plan_deadline(const Options& options, const 
       deadline.limit ? "the time limit of " + rendezvous::duration_text(*deadline.limit) + " ends"
                      : "the time limit of Slurm job " + deadline.slurm_job + " ends";
   return {std::move(deadline)};
-}
-
-namespace {
-
-constexpr const char* kTerminationSignals[] = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
-
-std::vector<std::string> signal_names(const Options& options) {
-  return options.signals_to_handle.value_or(
-      std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
-}
-
-}  // namespace
-
-// SIGIO is the guardian's (guardian.h).
-bool can_be_handled(int signal) {
-  return signal != SIGKILL && signal != SIGSTOP && signal != SIGCHLD && signal != SIGIO;
 }
 
 std::vector<int> plan_signals(const Options& options, PlanNotes& notes) {

@@ -53,7 +53,7 @@ class Writer {
     const auto columns = static_cast<std::size_t>(std::clamp(style_.columns, 40, 200));
     const std::vector<std::string> lines =
         style_.columns == 0 ? std::vector{whole} : wrapped(whole, columns);
-    for (const std::string& each : lines) text_ += painted("1;31", each) + "\n";
+    for (const std::string& each : lines) text_ += painted("1;31", each, style_.has_color) + "\n";
   }
   void line(const std::string& text) { text_ += text + "\n"; }
   // Writes a label and its lines in one column; nothing if there are no lines.
@@ -68,10 +68,6 @@ class Writer {
   const ReportStyle& style() const { return style_; }
 
  private:
-  std::string painted(const char* color, const std::string& text) const {
-    return style_.has_color ? "\x1b[" + std::string(color) + "m" + text + "\x1b[0m" : text;
-  }
-
   const ReportStyle& style_;
   std::string text_;
 };

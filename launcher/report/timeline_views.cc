@@ -118,10 +118,6 @@ const char* color_of(Phase phase) {
   return kColors.at(agent::index_of(phase));
 }
 
-std::string painted(const char* color, const std::string& text, bool has_color) {
-  return has_color ? "\x1b[" + std::string(color) + "m" + text + "\x1b[0m" : text;
-}
-
 // Counts each byte beyond ASCII as a column, so the result may be too short but never too long.
 std::string fitted(std::string text, std::size_t columns) {
   if (text.size() > columns) {
