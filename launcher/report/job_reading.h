@@ -1,12 +1,16 @@
-// core. Reads the events of a job, in order of time, into the model of timeline.h.
+// core. Reads the events of a job (agent/status/events.h), in order of time, into the model of
+// timeline.h.
 //
 //   for each event: job.read(readings[n], {...});  job.finish();
 //
-// Never throws; events of unknown names are skipped.
+// A field may be missing, of another type, or as long as the line: texts and lists are cut to their
+// limits, numbers to the valid range, and other fields count as missing. Never throws; events of
+// unknown names are skipped.
 #pragma once
 
 #include <cstddef>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,10 +18,22 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/report/event_fields.h"
 #include "launcher/report/timeline.h"
 
 namespace drun::timeline {
+
+using EventJson = nlohmann::json;
+
+inline constexpr std::size_t kMostNameBytes = 256;
+inline constexpr double kLongest = 1e9;  // seconds
+
+// Fields of an event: "", 0 or no value if there is no such field.
+std::string text_of(const EventJson& event, const char* name, std::size_t most = kMostNameBytes);
+std::optional<double> number_of(const EventJson& event, const char* name);  // finite
+int int_of(const EventJson& event, const char* name, int least = 0);
+
+// Converts "2026-11-21T13:03:07.123456Z" to seconds since 1970.
+std::optional<double> seconds_of(const std::string& time);
 
 // One node while its events are read.
 struct NodeReading {

@@ -10,7 +10,6 @@
 
 #include "launcher/base/text.h"
 #include "launcher/base/words.h"
-#include "launcher/report/event_fields.h"
 #include "launcher/report/job_reading.h"
 
 namespace drun::timeline {
