@@ -180,6 +180,36 @@ std::string entry_text(const OptionSyntax& option) {
   return text + joined(wrapped(option.text, kColumns - kTextAt), new_line) + '\n';
 }
 
+std::string usage_text(const std::string& name) {
+  const auto line = [](std::string form, std::string_view summary) {
+    form.resize(47, ' ');
+    return form.append(summary).append("\n");
+  };
+  const std::string form = name + " [options] [--] program [args...]";
+  if (name == "torchrun") return "Usage: " + form + "\n";
+  std::string text = line("Usage: " + form, "run a job");
+  for (const CommandForm& each : kForms)
+    text += line("       drun " + std::string(each.command) + " " + std::string(each.operands),
+                 each.summary);
+  return text;
+}
+
+std::string launcher_help_foot() {
+  return "\n"
+         "A program whose name ends in .py, and a module, run under python3 -u, taken from\n"
+         "PYTHON_EXEC, the active virtual environment, or PATH. Any other program is\n"
+         "executed. ${local_rank} in an argument is replaced by the worker's local rank.\n"
+         "\n"
+         "Exit code: 0 if every worker on every node returned 0; otherwise the code of the\n"
+         "first worker that failed (128+n for signal n).\n" +
+         paragraph("drun's own codes: " +
+                   joined(kOwnCodes, ", ",
+                          [](const OwnCode& each) {
+                            return std::string(each.code) + " " + std::string(each.meaning);
+                          }) +
+                   " (docs/reference/exit-codes.md).");
+}
+
 }  // namespace
 
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
@@ -211,24 +241,6 @@ std::string help_text(std::string_view head, std::span<const OptionSyntax> optio
   }
   return text.append(foot);
 }
-
-namespace {
-
-std::string usage_text(const std::string& name) {
-  const auto line = [](std::string form, std::string_view summary) {
-    form.resize(47, ' ');
-    return form.append(summary).append("\n");
-  };
-  const std::string form = name + " [options] [--] program [args...]";
-  if (name == "torchrun") return "Usage: " + form + "\n";
-  std::string text = line("Usage: " + form, "run a job");
-  for (const CommandForm& each : kForms)
-    text += line("       drun " + std::string(each.command) + " " + std::string(each.operands),
-                 each.summary);
-  return text;
-}
-
-}  // namespace
 
 std::string short_help(std::string_view invoked_as) {
   const std::string name(invoked_as);
@@ -277,26 +289,6 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "line of the --config file (nnodes = 3). The command line takes precedence, then\n"
          "the variable, then the file. Words after the program are its own arguments.\n";
 }
-
-namespace {
-
-std::string launcher_help_foot() {
-  return "\n"
-         "A program whose name ends in .py, and a module, run under python3 -u, taken from\n"
-         "PYTHON_EXEC, the active virtual environment, or PATH. Any other program is\n"
-         "executed. ${local_rank} in an argument is replaced by the worker's local rank.\n"
-         "\n"
-         "Exit code: 0 if every worker on every node returned 0; otherwise the code of the\n"
-         "first worker that failed (128+n for signal n).\n" +
-         paragraph("drun's own codes: " +
-                   joined(kOwnCodes, ", ",
-                          [](const OwnCode& each) {
-                            return std::string(each.code) + " " + std::string(each.meaning);
-                          }) +
-                   " (docs/reference/exit-codes.md).");
-}
-
-}  // namespace
 
 std::string full_help(std::string_view invoked_as, std::span<const OptionSyntax> options) {
   return help_text(launcher_help_head(invoked_as), options, launcher_help_foot());

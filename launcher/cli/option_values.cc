@@ -68,6 +68,14 @@ bool is_escape(char quote, char next) {
          std::string_view("$`\"\\").find(next) != std::string_view::npos;
 }
 
+// A program that calls drun without a shell may leave quotes in the value: --rdzv-conf='a=1,b=2'.
+std::string_view without_quotes(std::string_view text) {
+  text = trimmed(text);
+  const bool is_quoted = text.size() > 1 && text.front() == text.back() &&
+                         (text.front() == '\'' || text.front() == '"');
+  return is_quoted ? trimmed(text.substr(1, text.size() - 2)) : text;
+}
+
 constexpr std::string_view kStreamsHelp =
     "expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or a list of local ranks such as "
     "0:3,12:1";
@@ -213,18 +221,6 @@ Result<std::vector<std::string>> parse_words(std::string_view text) {
   std::erase(words, "");
   return words;
 }
-
-namespace {
-
-// A program that calls drun without a shell may leave quotes in the value: --rdzv-conf='a=1,b=2'.
-std::string_view without_quotes(std::string_view text) {
-  text = trimmed(text);
-  const bool is_quoted = text.size() > 1 && text.front() == text.back() &&
-                         (text.front() == '\'' || text.front() == '"');
-  return is_quoted ? trimmed(text.substr(1, text.size() - 2)) : text;
-}
-
-}  // namespace
 
 Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text) {
   std::vector<std::pair<std::string, std::string>> pairs;

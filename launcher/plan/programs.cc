@@ -14,19 +14,6 @@
 #include "launcher/plan/rendezvous.h"
 
 namespace drun {
-namespace {
-
-void export_from_here(std::vector<EnvironmentEntry>& entries, const std::string& name,
-                      const Lookup& here, PlanNotes& notes) {
-  if (const std::optional<std::string> value = here(name)) {
-    set_variable(entries, {name, *value});
-  } else {
-    notes.warnings.push_back("-x " + name + " is not passed on: it is not set on this machine");
-  }
-}
-
-}  // namespace
-
 void set_variable(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry) {
   std::erase_if(environment, [&](const auto& each) { return each.first == entry.first; });
   environment.push_back(std::move(entry));
@@ -45,7 +32,12 @@ Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& e
     }
     const Result<std::vector<std::string>> names = parse_words(text);
     if (!names || names->empty()) return usage_error("-x " + text, "expected VAR or VAR=VALUE");
-    for (const std::string& name : *names) export_from_here(entries, name, here, notes);
+    for (const std::string& name : *names) {
+      if (const std::optional<std::string> value = here(name))
+        set_variable(entries, {name, *value});
+      else
+        notes.warnings.push_back("-x " + name + " is not passed on: it is not set on this machine");
+    }
   }
   return entries;
 }
@@ -304,13 +296,11 @@ Json programs_json(const std::vector<ProgramSpec>& programs) {
 
 namespace {
 
-bool is_fixed(const Options& options) { return !options.has_node_range() && !is_elastic(options); }
-
 Result<RankShare> own_share(const Options& options) {
   const int np = *options.hosts.np;
   const int nodes = options.nnodes.value_or(NodeRange{}).max;
   const std::string given = "-np " + std::to_string(np);
-  if (!is_fixed(options))
+  if (options.has_node_range() || is_elastic(options))
     return usage_error(given,
                        "it is the total number of workers, but the number of nodes may change; use "
                        "--nproc-per-node");
