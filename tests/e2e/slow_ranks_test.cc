@@ -78,8 +78,8 @@ TEST_CASE("a slow rank is named once on the console, in events, status and repor
   REQUIRE(told["slow"].size() == 1);
   CHECK(told["slow"][0]["rank"] == 3);
   const std::string page = read_file(directory.file("job.html"));
-  CHECK_THAT(page,
-             ContainsSubstring("<h2 id=\"slow\">Slow ranks and nodes</h2><ul><li>rank 3 on "));
+  CHECK_THAT(page, ContainsSubstring("<h2 id=\"slow\">Slow ranks and nodes</h2><ul class=\"notes\">"
+                                     "<li>rank 3 on "));
 }
 
 TEST_CASE("with --exclude-slow a standby node replaces a slow node of a running job") {

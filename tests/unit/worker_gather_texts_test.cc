@@ -38,8 +38,8 @@ TEST_CASE("every rank gets the texts of all, whatever bytes they have") {
 TEST_CASE("a value of the store that is not the texts of all ranks is refused by name") {
   // Texts with their sizes before them.
   const std::string ab("\2\0\0\0ab", 6);
-  const std::string value = GENERATE_COPY("", ab, ab + std::string("\11\0\0\0short", 9), "x" + ab,
-                                          ab + "\377\377\377\377cd");
+  const std::string value = GENERATE_COPY(from_range(std::vector<std::string>{
+      "", ab, ab + std::string("\11\0\0\0short", 9), "x" + ab, ab + "\377\377\377\377cd"}));
   const std::shared_ptr<KeyStore> store = make_memory_key_store();
   store->set("here/all", value, seconds(1));
   CHECK_THROWS_WITH(worker::gather_texts(context_of(1, 2, store), "here", "mine"),
