@@ -1,6 +1,7 @@
 #include "tests/support/stalling_file_system.h"
 
 #include <sys/mount.h>
+#include <sys/wait.h>
 
 #include <csignal>
 #include <filesystem>
@@ -38,6 +39,12 @@ void StallingFileSystem::stall() const { testing::write_file(directory_.file("st
 void StallingFileSystem::resume() const {
   std::error_code ignored;
   fs::remove(directory_.file("stall"), ignored);
+}
+
+void StallingFileSystem::stop_server() {
+  server_->signal(SIGSTOP);
+  siginfo_t info{};  // until it has stopped, it could still take a request
+  ::waitid(P_PID, static_cast<id_t>(server_->pid()), &info, WSTOPPED | WNOWAIT);
 }
 
 }  // namespace drun::test

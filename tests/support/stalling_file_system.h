@@ -1,7 +1,6 @@
 // A mounted file system that can be made to hang (tests/workers/stalling_fs.cc).
 #pragma once
 
-#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,7 +27,7 @@ class StallingFileSystem {
 
   // Stops the process that serves it, until the destructor. A fatal signal ends a process that then
   // waits for it, as on NFS; after stall(), not even SIGKILL does.
-  void stop_server() { server_->signal(SIGSTOP); }
+  void stop_server();
 
  private:
   testing::TemporaryDirectory directory_;
