@@ -3,8 +3,6 @@
 #include <spdlog/pattern_formatter.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstddef>
 #include <memory>
 #include <optional>
 
@@ -14,10 +12,17 @@ namespace drun {
 namespace {
 
 spdlog::level::level_enum library_level(LogLevel level) {
-  // In the order of LogLevel.
-  constexpr std::array kLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                               spdlog::level::err};
-  return kLevels.at(static_cast<std::size_t>(level));
+  switch (level) {
+    case LogLevel::Debug:
+      return spdlog::level::debug;
+    case LogLevel::Info:
+      return spdlog::level::info;
+    case LogLevel::Warning:
+      return spdlog::level::warn;
+    case LogLevel::Error:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
 }
 
 // spdlog patterns treat '%' as a flag character.

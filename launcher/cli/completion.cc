@@ -251,11 +251,29 @@ Completion complete(WordSpan words, std::span<const CommandSyntax> commands) {
 }
 
 std::string completion_lines(const Completion& completion) {
-  // In the order of More; the jobs are among the candidates.
-  constexpr std::array kDirectives{":nothing",  ":files", ":directories",
-                                   ":programs", ":hosts", ":nothing"};
-  std::string text = completion.program ? ":program " + std::to_string(*completion.program)
-                                        : kDirectives.at(static_cast<std::size_t>(completion.more));
+  std::string text;
+  if (completion.program) {
+    text = ":program " + std::to_string(*completion.program);
+  } else {
+    switch (completion.more) {
+      case More::Files:
+        text = ":files";
+        break;
+      case More::Directories:
+        text = ":directories";
+        break;
+      case More::Programs:
+        text = ":programs";
+        break;
+      case More::Hosts:
+        text = ":hosts";
+        break;
+      case More::Nothing:
+      case More::Jobs:
+        text = ":nothing";
+        break;
+    }
+  }
   text += '\n';
   for (const Completion::Candidate& candidate : completion.candidates) {
     text += candidate.word;

@@ -20,11 +20,29 @@ std::string name_of(const Node& node) {
 }
 
 const char* word_of(MarkKind kind) {
-  // In the order of MarkKind.
-  constexpr std::array kWords{"failure",        "node lost", "election",      "signal",
-                              "hang",           "timeout",   "node excluded", "preemption",
-                              "injected fault", "slow rank"};
-  return kWords.at(static_cast<std::size_t>(kind));
+  switch (kind) {
+    case MarkKind::Failure:
+      return "failure";
+    case MarkKind::NodeLost:
+      return "node lost";
+    case MarkKind::Election:
+      return "election";
+    case MarkKind::Signal:
+      return "signal";
+    case MarkKind::Hang:
+      return "hang";
+    case MarkKind::Timeout:
+      return "timeout";
+    case MarkKind::Preemption:
+      return "preemption";
+    case MarkKind::LeftOut:
+      return "node excluded";
+    case MarkKind::Slow:
+      return "slow rank";
+    case MarkKind::Fault:
+      break;
+  }
+  return "injected fault";
 }
 
 struct EventRecord {

@@ -747,8 +747,9 @@ TEST_CASE("a preloaded interpreter that hangs in a fork does not delay the end o
 
 TEST_CASE("a preloaded interpreter that hung in a fork is started again for the next round") {
   const TemporaryDirectory directory;
-  // A worker takes two forks, of which only the second is in a child of the interpreter: the
-  // interpreter may fork once more, to end threads. The second one is that of local rank 1.
+  // Starting a worker takes two forks, the second one in a child of the interpreter. Only that one
+  // is counted, because the interpreter itself may fork once more to end threads. The second child
+  // belongs to local rank 1.
   write_file(directory.file("hanging.py"),
              "import os, time\n"
              "interpreter = os.getpid()\n"

@@ -141,7 +141,7 @@ class NcclMessages {
     std::atomic<bool> is_connected = false;
   };
 
-  // What the two ranks of a message compare.
+  // The description of a message that its two ranks compare.
   struct Compared {
     bool is_send = false;
     int peer = 0;

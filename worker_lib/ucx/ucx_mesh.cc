@@ -81,7 +81,7 @@ constexpr char kName[] = "libucp.so.0";
 Library load() {
   Library library;
   const bool is_used_otherwise = dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) != nullptr;
-  // Never closed: UCX has threads of its own.
+  // Never closed, because UCX starts threads.
   void* const loaded = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
     const char* const reason = dlerror();
